@@ -1,0 +1,267 @@
+//! Running a command: feed it, collect what it says, and leave none of it behind. An asynchronous command has its own
+//! process group, which dies with it when the time is up or the caller stops waiting.
+
+use std::io;
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::Child;
+use tracing::{debug, warn};
+
+use super::command::Streams;
+use super::{CommandSpec, HostError, Output};
+
+const STDERR_TAIL: usize = 8 << 10;
+
+/// Whoever runs commands: the real [`Host`], or a [`ScriptedHost`] in a test.
+pub trait Commands {
+    /// Runs the command to its end; an exit code that was not accepted is an error.
+    fn run(&self, spec: CommandSpec) -> impl Future<Output = Result<Output, HostError>> + Send;
+}
+
+/// The machine we run on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Host;
+
+impl Commands for Host {
+    async fn run(&self, spec: CommandSpec) -> Result<Output, HostError> {
+        run(spec).await
+    }
+}
+
+/// Runs the command on this machine. Dropping the future kills the command's whole process group.
+pub async fn run(spec: CommandSpec) -> Result<Output, HostError> {
+    execute(spec, Group::Own).await
+}
+
+/// Runs the command and blocks until it ends; works with or without an async runtime around it.
+///
+/// Without a timeout the command stays in our process group, so that Ctrl-C at the terminal reaches it as well.
+pub fn run_blocking(spec: CommandSpec) -> Result<Output, HostError> {
+    let group = if spec.timeout.is_some() { Group::Own } else { Group::Ours };
+    let work = move || {
+        let command = spec.line();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| HostError::StartCommand { command, source })?;
+        runtime.block_on(execute(spec, group))
+    };
+    // A thread of its own, because a runtime may not be started inside another one.
+    match std::thread::scope(|scope| scope.spawn(work).join()) {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    Own,
+    Ours,
+}
+
+async fn execute(spec: CommandSpec, group: Group) -> Result<Output, HostError> {
+    let command = spec.line();
+    debug!(command, "running command");
+    let mut child = start(&spec, &command, group)?;
+    let mut leash = Leash::on(&child, group);
+    let mut stdout = Vec::new();
+    let mut tail = Tail::default();
+    let exchange = exchange(&mut child, &spec, &command, &mut stdout, &mut tail);
+    let ended = match spec.timeout {
+        None => Ok(exchange.await),
+        Some(limit) => tokio::time::timeout(limit, exchange).await.map_err(|_| limit),
+    };
+    let status = match ended {
+        Ok(status) => status?,
+        Err(limit) => {
+            leash.kill();
+            reap(&mut child, &command).await?;
+            return Err(HostError::AwaitCommand { command, limit, stderr: tail.text() });
+        }
+    };
+    leash.release();
+    match status.code() {
+        Some(code) if spec.accepted.contains(&code) => Ok(Output { command, code, stdout, stderr: tail.text() }),
+        _ => Err(HostError::RunCommand { command, status, stderr: tail.text() }),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the door that the ban points to")]
+fn start(spec: &CommandSpec, line: &str, group: Group) -> Result<Child, HostError> {
+    let mut command = tokio::process::Command::new(&spec.program);
+    let output = || match spec.streams {
+        Streams::Captured => Stdio::piped(),
+        Streams::Inherited => Stdio::inherit(),
+    };
+    command.args(&spec.args).envs(spec.env.iter().map(|(name, value)| (name, value)));
+    command.stdin(if spec.stdin.is_empty() { Stdio::null() } else { Stdio::piped() });
+    command.stdout(output()).stderr(output()).kill_on_drop(true);
+    if let Some(dir) = &spec.dir {
+        command.current_dir(dir);
+    }
+    if group == Group::Own {
+        command.process_group(0);
+    }
+    command.spawn().map_err(|source| match missing(spec, &source) {
+        true => HostError::FindProgram { program: spec.program.to_string_lossy().into_owned() },
+        false => HostError::StartCommand { command: line.to_owned(), source },
+    })
+}
+
+// A missing working directory and a missing interpreter give the same error number as a missing program.
+fn missing(spec: &CommandSpec, source: &io::Error) -> bool {
+    source.kind() == io::ErrorKind::NotFound
+        && spec.dir.as_ref().is_none_or(|dir| dir.is_dir())
+        && !std::path::Path::new(&spec.program).exists()
+}
+
+async fn exchange(
+    child: &mut Child,
+    spec: &CommandSpec,
+    command: &str,
+    stdout: &mut Vec<u8>,
+    tail: &mut Tail,
+) -> Result<std::process::ExitStatus, HostError> {
+    let trouble = |source| HostError::TalkToCommand { command: command.to_owned(), source };
+    let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let feed = async {
+        let Some(mut pipe) = stdin else { return Ok(()) };
+        match pipe.write_all(&spec.stdin).await {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(trouble(error)),
+            _ => Ok(()),
+        }
+    };
+    let collect = async {
+        let Some(pipe) = out else { return Ok(()) };
+        let limit = spec.stdout_limit;
+        pipe.take(limit as u64 + 1).read_to_end(stdout).await.map_err(trouble)?;
+        match stdout.len() > limit {
+            true => Err(HostError::HoldOutput { command: command.to_owned(), limit }),
+            false => Ok(()),
+        }
+    };
+    let complain = async {
+        match err {
+            Some(pipe) => tail.follow(pipe).await.map_err(trouble),
+            None => Ok(()),
+        }
+    };
+    let end = async { child.wait().await.map_err(trouble) };
+    let ((), (), (), status) = tokio::try_join!(feed, collect, complain, end)?;
+    Ok(status)
+}
+
+async fn reap(child: &mut Child, command: &str) -> Result<(), HostError> {
+    let trouble = |source| HostError::TalkToCommand { command: command.to_owned(), source };
+    child.start_kill().or_else(gone).map_err(trouble)?;
+    child.wait().await.map(drop).map_err(trouble)
+}
+
+fn gone(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::InvalidInput { Ok(()) } else { Err(error) }
+}
+
+/// Kills the process group when dropped before it is released.
+struct Leash(Option<Pid>);
+
+impl Leash {
+    fn on(child: &Child, group: Group) -> Self {
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw);
+        Self(leader.filter(|_| group == Group::Own))
+    }
+
+    fn kill(&mut self) {
+        let Some(group) = self.0.take() else { return };
+        match killpg(group, Signal::SIGKILL) {
+            Ok(()) | Err(nix::Error::ESRCH) => {}
+            Err(error) => warn!(%group, %error, "process group not killed, its leader still will be"),
+        }
+    }
+
+    fn release(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The end of a stream, whatever its length.
+#[derive(Default)]
+struct Tail {
+    bytes: Vec<u8>,
+    cut: bool,
+}
+
+impl Tail {
+    async fn follow(&mut self, mut pipe: impl AsyncRead + Unpin) -> io::Result<()> {
+        let mut chunk = [0; 4096];
+        loop {
+            match pipe.read(&mut chunk).await? {
+                0 => return Ok(()),
+                read => self.push(&chunk[..read]),
+            }
+        }
+    }
+
+    fn push(&mut self, chunk: &[u8]) {
+        self.bytes.extend_from_slice(chunk);
+        if self.bytes.len() > STDERR_TAIL {
+            self.bytes.drain(..self.bytes.len() - STDERR_TAIL);
+            self.cut = true;
+        }
+    }
+
+    fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.bytes);
+        match (self.cut, text.split_once('\n')) {
+            (true, Some((_, rest))) if !rest.is_empty() => format!("[...]\n{rest}"),
+            (true, _) => format!("[...]{text}"),
+            (false, _) => text.into_owned(),
+        }
+    }
+}
+
+/// A double for tests: it answers command lines from a script and remembers what was asked.
+#[derive(Debug, Default)]
+pub struct ScriptedHost {
+    answers: Vec<(String, String)>,
+    ran: Mutex<Vec<String>>,
+}
+
+impl ScriptedHost {
+    /// Adds a line to the script: this command line prints this text and succeeds, as often as it is run.
+    pub fn answer(mut self, line: impl Into<String>, stdout: impl Into<String>) -> Self {
+        self.answers.push((line.into(), stdout.into()));
+        self
+    }
+
+    /// The command lines that were run so far, in order, also those the script does not know.
+    pub fn ran(&self) -> Vec<String> {
+        self.ran.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Commands for ScriptedHost {
+    /// A line that is not in the script is a program that is not installed.
+    async fn run(&self, spec: CommandSpec) -> Result<Output, HostError> {
+        let command = spec.line();
+        self.ran.lock().unwrap_or_else(PoisonError::into_inner).push(command.clone());
+        match self.answers.iter().find(|(line, _)| *line == command) {
+            Some((_, stdout)) => {
+                Ok(Output { command, code: 0, stdout: stdout.clone().into_bytes(), stderr: String::new() })
+            }
+            None => Err(HostError::FindProgram { program: spec.program.to_string_lossy().into_owned() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
