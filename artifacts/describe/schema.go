@@ -105,7 +105,7 @@ func listOf(t reflect.Type, doc FieldDoc) (*Schema, error) {
 // embedded struct without a name of its own count as the outer struct's.
 func (s *Schema) addFields(t reflect.Type, doc FieldDoc) error {
 	for _, field := range reflect.VisibleFields(t) {
-		if len(field.Index) > 1 || !field.IsExported() {
+		if len(field.Index) > 1 || !field.IsExported() && !field.Anonymous {
 			continue
 		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")

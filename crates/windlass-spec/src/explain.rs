@@ -68,7 +68,7 @@ pub fn explain(written: &Node, spec: &CompleteSpec, path: &str) -> Result<Explan
     match place {
         Place::Field(field) => Ok(field_explanation(field, path, value, user)),
         Place::Flag(component, name) => flag_explanation(spec, component, &name, path, value, user),
-        Place::Config(component, below) => Ok(config_explanation(spec, component, &below, path, value, user)),
+        Place::Config(component, below) => config_explanation(spec, component, &below, path, value, user),
     }
 }
 
@@ -144,35 +144,30 @@ fn config_explanation(
     path: &str,
     value: Option<Value>,
     user: Option<Source>,
-) -> Explanation {
+) -> Result<Explanation, String> {
     let table = decided(&spec.metadata, &spec.spec, component, Target::Config);
     let row = table.get(below).or_else(|| {
         // A field inside a decided mapping, such as one of evictionHard's, was decided with it.
         table.iter().find(|(name, _)| below.starts_with(&format!("{name}."))).map(|(_, d)| d)
     });
     let kind = component.config_kind().unwrap_or_default();
-    let upstream = format!("{kind}'s own default");
-    Explanation {
+    let field = flags::config_field(spec.spec.kubernetes_version, component, below)
+        .ok_or_else(|| format!("{kind} of {} has no field {below}", spec.spec.kubernetes_version))?;
+    let upstream = match field.get("default") {
+        Some(default) => format!("{kind}'s own default, {default}"),
+        None => format!("{kind}'s own default"),
+    };
+    let summary = field["description"].as_str().map_or_else(|| format!("A field of {kind}."), str::to_owned);
+    Ok(Explanation {
         path: path.to_owned(),
-        summary: format!("A field of {kind}."),
-        kind: value.as_ref().map_or("unknown until it is set", json_kind).to_owned(),
+        summary,
+        kind: field["type"].as_str().unwrap_or("a text or a number").to_owned(),
         default: decided_default(table.get(below), &upstream),
         source: user.unwrap_or_else(|| decided_source(row, &upstream)),
         value,
         document: Document::KubernetesBootstrap.title().to_owned(),
         fields: Vec::new(),
-    }
-}
-
-fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing (removed)",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
-    }
+    })
 }
 
 impl std::fmt::Display for Explanation {

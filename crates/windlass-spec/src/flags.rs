@@ -223,6 +223,22 @@ pub fn check_config(version: KubeVersion, component: Component, config: &Value) 
     problems
 }
 
+/// What the component's own schema says of a configuration field, by its dotted path: a mapping with `type`
+/// and, where there are any, `default` and `description`.
+pub fn config_field(version: KubeVersion, component: Component, path: &str) -> Option<&'static Value> {
+    let root = kubernetes(version).configs.get(component.config_kind()?)?;
+    let mut schema = root;
+    for key in path.split('.') {
+        match (schema["properties"].get(key), schema.get("additionalProperties")) {
+            (Some(inner), _) => schema = inner,
+            // The rest of the path is a key of the user's, which may have dots of its own.
+            (None, Some(value)) => return Some(value),
+            (None, None) => return None,
+        }
+    }
+    Some(schema)
+}
+
 fn walk(schema: &Value, value: &Value, path: &str, problems: &mut Vec<(String, String)>) {
     let kind = schema["type"].as_str().unwrap_or_default();
     let mut wrong = |what: &str| problems.push((path.to_owned(), format!("{value} stands here, {what} is wanted")));
@@ -250,6 +266,7 @@ fn walk(schema: &Value, value: &Value, path: &str, problems: &mut Vec<(String, S
         }
         ("array", _) => wrong("a list"),
         ("boolean", Value::Bool(_)) | ("integer" | "number", Value::Number(_)) | ("string", Value::String(_)) => {}
+        ("string", Value::Number(_)) if schema["format"] == "quantity" => {}
         ("boolean", _) => wrong("true or false"),
         ("integer" | "number", _) => wrong("a number"),
         ("string", _) => wrong("a text"),

@@ -1,7 +1,7 @@
 //! The vocabulary of windlass and the cluster spec, as written and as decided.
 //!
-//! This crate is for deciding: a [`SpecFile`] holds what a user wrote, [`complete`] turns it into a
-//! [`CompleteSpec`] in which nothing is left open, and [`explain`] says where each value came from.
+//! This crate is for deciding: a [`SpecFile`] holds what a user wrote, [`complete()`] turns it into a
+//! [`CompleteSpec`] in which nothing is left open, and [`explain()`] says where each value came from.
 //! It is not for doing: there is no I/O here, no clock, no randomness and no async.
 //!
 //! The main types are [`SpecFile`], [`CompleteSpec`] and [`Problem`].

@@ -4,7 +4,7 @@
 mod emit;
 mod read;
 
-pub use emit::emit;
+pub use emit::{emit, is_printable, quoted};
 pub use read::{Budget, read};
 
 use serde_json::{Map, Number};

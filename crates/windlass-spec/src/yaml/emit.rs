@@ -24,7 +24,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
         Value::Object(map) => {
             for (key, child) in map {
                 pad(indent, out);
-                text(key, indent, out);
+                text(key, out);
                 out.push(':');
                 after_key(child, indent, out);
             }
@@ -81,19 +81,35 @@ fn scalar(value: &Value, indent: usize, out: &mut String) {
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Value::Number(n) => out.push_str(&n.to_string()),
         Value::String(s) if is_literal(s) => literal(s, indent, out),
-        Value::String(s) => text(s, indent, out),
+        Value::String(s) => text(s, out),
         Value::Array(_) => out.push_str("[]"),
         Value::Object(_) => out.push_str("{}"),
     }
 }
 
-fn text(s: &str, _indent: usize, out: &mut String) {
+fn text(s: &str, out: &mut String) {
     if is_plain(s) {
         out.push_str(s);
     } else {
-        // A JSON string is a YAML double-quoted scalar.
-        out.push_str(&Value::from(s).to_string());
+        out.push_str(&quoted(&Value::from(s)));
     }
+}
+
+/// A value as JSON that every YAML reader takes as the same value. Plain JSON leaves some characters raw that
+/// YAML 1.1 readers refuse or take for line breaks.
+pub fn quoted(value: &Value) -> String {
+    let json = value.to_string();
+    if json.chars().all(is_printable) {
+        return json;
+    }
+    let escape = |c: char| if is_printable(c) { c.to_string() } else { format!("\\u{:04X}", u32::from(c)) };
+    json.chars().map(escape).collect()
+}
+
+/// Whether every YAML reader takes the character as itself: not a control, line break, byte-order mark or
+/// non-character (YAML 1.1 §5.1 and §5.4, which Kubernetes' reader follows). All others are below U+10000.
+pub fn is_printable(c: char) -> bool {
+    matches!(c, ' '..='~' | '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
 }
 
 fn literal(s: &str, indent: usize, out: &mut String) {
@@ -149,6 +165,11 @@ mod tests {
         let value = json!({"a": "yes", "b": "1.36", "c": "12:30", "d": "", "e": "a: b", "f": "x #y", "g": "https://a.b:1/c", "h": "two\nlines\n", "i": ["- x", {}, [], null, true, 3]});
         let expected = "a: \"yes\"\nb: \"1.36\"\nc: \"12:30\"\nd: \"\"\ne: \"a: b\"\nf: \"x #y\"\ng: https://a.b:1/c\nh: |\n  two\n  lines\ni:\n- \"- x\"\n- {}\n- []\n- null\n- true\n- 3\n";
         assert_eq!(emit(&value), expected);
+    }
+
+    #[test]
+    fn characters_that_older_readers_take_for_line_breaks_are_escaped() {
+        assert_eq!(emit(&json!({"a": "x\u{2028}y\u{85}\u{feff}"})), "a: \"x\\u2028y\\u0085\\uFEFF\"\n");
     }
 
     #[test]
