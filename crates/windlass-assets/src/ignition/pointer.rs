@@ -1,0 +1,42 @@
+//! Pointers: the user-data of a machine. They hold no secret of the cluster, only where the real config is,
+//! whom to trust for it, and slots that the platform fills with the machine's own short tokens.
+
+use windlass_pki::{Authority, kubeconfig::JOIN_TOKEN_PATH};
+use windlass_spec::CompleteSpec;
+use windlass_spec::complete::InstanceGroup;
+use windlass_spec::file::Topology;
+
+use super::Parts;
+use super::config::Config;
+
+/// The slot for the token that asks for a machine's config.
+pub const CONFIG_TOKEN: &str = "@CONFIG_TOKEN@";
+/// The slot for the token that asks for a machine's certificates.
+pub const JOIN_TOKEN: &str = "@JOIN_TOKEN@";
+/// The slot for the name, with signature and expiry, of the object that holds a config.
+pub const BOOTSTRAP_OBJECT: &str = "@BOOTSTRAP_OBJECT@";
+
+/// The bootstrap machine's: its config is an object that is deleted after use.
+pub(super) fn bootstrap(spec: &CompleteSpec) -> Config {
+    Config::new().merge(format!("http://objects.internal.{}/{BOOTSTRAP_OBJECT}", spec.spec.domain), None)
+}
+
+/// A group's: the role's config, and the group's own if a user added something to it.
+pub(super) fn group(parts: Parts<'_>, group: &InstanceGroup, has_own: bool) -> Config {
+    let base = base(parts.spec);
+    let mut config = Config::new()
+        .trust(&parts.pki.certificate(Authority::MachineConfig).to_pem())
+        .merge(format!("{base}/config/{}", group.role), Some(CONFIG_TOKEN));
+    if has_own {
+        config = config.merge(format!("{base}/config/{}/{}", group.role, group.name), Some(CONFIG_TOKEN));
+    }
+    config.file_with_mode(JOIN_TOKEN_PATH, JOIN_TOKEN, 0o600)
+}
+
+/// Who serves configs: the machine-config server, or where there is no bootstrap machine, the object store.
+fn base(spec: &CompleteSpec) -> String {
+    match spec.spec.topology {
+        Topology::SelfHosted => format!("https://{}:22623", spec.api_name()),
+        Topology::Volumes => format!("http://objects.internal.{}", spec.spec.domain),
+    }
+}

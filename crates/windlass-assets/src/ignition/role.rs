@@ -1,0 +1,149 @@
+//! The configs of the bootstrap machine, of masters and of workers: which files and units each gets.
+
+use windlass_pki::{Authority, CertificateName, KeyName, Leaf, Pair, Pki};
+
+use super::Parts;
+use super::config::Config;
+use crate::config::Config as ConfigFile;
+use crate::manifest::Group;
+use crate::unit::Host;
+
+/// A key or certificate as a file of `/etc/kubernetes/pki`.
+enum PkiEntry {
+    Certificate(CertificateName, &'static str),
+    Key(KeyName, &'static str),
+    PublicKey(Pair, &'static str),
+}
+
+use PkiEntry::{Certificate, Key, PublicKey};
+
+const CA: PkiEntry = Certificate(CertificateName::Authority(Authority::Cluster), "ca.crt");
+const CA_KEY: PkiEntry = Key(KeyName::Authority(Authority::Cluster), "ca.key");
+const ETCD_CA: PkiEntry = Certificate(CertificateName::Authority(Authority::Etcd), "etcd-ca.crt");
+const ETCD_CA_KEY: PkiEntry = Key(KeyName::Authority(Authority::Etcd), "etcd-ca.key");
+const FRONT_PROXY_CA: PkiEntry = Certificate(CertificateName::Authority(Authority::FrontProxy), "front-proxy-ca.crt");
+const MACHINE_CONFIG_CA: PkiEntry =
+    Certificate(CertificateName::Authority(Authority::MachineConfig), "machine-config-ca.crt");
+const SA_KEY: PkiEntry = Key(KeyName::Pair(Pair::ServiceAccount), "sa.key");
+const SA_PUB: PkiEntry = PublicKey(Pair::ServiceAccount, "sa.pub");
+const MACHINE_TOKEN_PUB: PkiEntry = PublicKey(Pair::MachineToken, "machine-token.pub");
+
+/// What an API server and its controllers need, on the bootstrap machine and on masters.
+const CONTROL_PLANE: &[PkiEntry] = &[CA, CA_KEY, ETCD_CA, FRONT_PROXY_CA, SA_KEY, SA_PUB];
+const CONTROL_PLANE_LEAVES: &[(Leaf, &str)] = &[
+    (Leaf::ApiServer, "apiserver"),
+    (Leaf::ApiServerKubeletClient, "apiserver-kubelet-client"),
+    (Leaf::ApiServerEtcdClient, "apiserver-etcd-client"),
+    (Leaf::EtcdHealthcheckClient, "etcd-healthcheck-client"),
+    (Leaf::FrontProxyClient, "front-proxy-client"),
+];
+const BOOTSTRAP: &[PkiEntry] = &[ETCD_CA_KEY, MACHINE_CONFIG_CA, MACHINE_TOKEN_PUB];
+const BOOTSTRAP_LEAVES: &[(Leaf, &str)] =
+    &[(Leaf::MachineConfigServer, "machine-config-server"), (Leaf::EtcdSigner, "etcd-signer")];
+
+/// The bootstrap machine's: it serves the other configs, signs, and starts the control plane.
+pub(super) fn bootstrap(parts: Parts<'_>, master: &str, worker: &str, groups: &[(String, String)]) -> Config {
+    let mut config = with_control_plane(common(parts, Host::Bootstrap), parts);
+    config = with_pki(config, parts.pki, BOOTSTRAP, BOOTSTRAP_LEAVES);
+    config = with_kubeconfigs(config, parts, &["admin", "controller-manager", "scheduler"]);
+    config = config
+        .file("/etc/kubernetes/kubelet-standalone.yaml", parts.configs.text(ConfigFile::KubeletStandalone))
+        .file("/etc/kubernetes/installer/kubelet.env", parts.configs.text(ConfigFile::EnvMaster))
+        .file("/opt/windlass/machine-config/master.ign", master)
+        .file("/opt/windlass/machine-config/worker.ign", worker);
+    for (name, text) in groups {
+        config = config.file(format!("/opt/windlass/machine-config/groups/{name}.ign"), text);
+    }
+    for (group, target) in [
+        (Group::Bootstrap, "/opt/windlass/bootkube/bootstrap"),
+        (Group::ControlPlane, "/opt/windlass/bootkube/manifests"),
+        (Group::Addons, "/opt/windlass/addons/manifests"),
+    ] {
+        for (name, text) in parts.manifests.group(group) {
+            config = config.file(format!("{target}/{name}"), text);
+        }
+    }
+    with_units(config, parts, Host::Bootstrap)
+}
+
+/// A master's.
+pub(super) fn master(parts: Parts<'_>) -> Config {
+    let mut config = with_control_plane(common(parts, Host::Master), parts);
+    config = with_kubeconfigs(config, parts, &["controller-manager", "scheduler", "checkpointer", "kubelet-bootstrap"]);
+    config = config
+        .file("/etc/kubernetes/kubelet.yaml", parts.configs.text(ConfigFile::KubeletMaster))
+        .file("/etc/kubernetes/kubelet-standalone.yaml", parts.configs.text(ConfigFile::KubeletStandalone))
+        .file("/etc/kubernetes/installer/kubelet.env", parts.configs.text(ConfigFile::EnvMaster))
+        .file("/etc/kubernetes/installer/kubelet-join.env", parts.configs.text(ConfigFile::EnvJoin));
+    for (name, text) in parts.manifests.group(Group::Master) {
+        // The node flow fills in the machine's own facts and moves them to the kubelet's directory.
+        config = config.file(format!("/etc/kubernetes/installer/manifests/{name}"), text);
+    }
+    with_units(config, parts, Host::Master)
+}
+
+/// A worker's: whom to trust and how to ask, and nothing secret.
+pub(super) fn worker(parts: Parts<'_>) -> Config {
+    let mut config = with_pki(common(parts, Host::Worker), parts.pki, &[CA], &[]);
+    config = with_kubeconfigs(config, parts, &["kubelet-bootstrap"]);
+    config = config
+        .file("/etc/kubernetes/kubelet.yaml", parts.configs.text(ConfigFile::KubeletWorker))
+        .file("/etc/kubernetes/installer/kubelet.env", parts.configs.text(ConfigFile::EnvWorker));
+    with_units(config, parts, Host::Worker)
+}
+
+/// What every machine gets. The kubelet sees new static pods at once only if their directory was there
+/// before it started.
+fn common(parts: Parts<'_>, host: Host) -> Config {
+    let mut config = Config::new()
+        .directory("/etc/kubernetes", 0o700)
+        .directory("/etc/kubernetes/manifests", 0o700)
+        .directory("/etc/kubernetes/pki", 0o700)
+        .file("/etc/kubernetes/installer/runtime-mappings.yaml", parts.configs.text(ConfigFile::RuntimeMappings))
+        .file_with_mode("/etc/windlass/guard.nft", parts.configs.text(ConfigFile::Guard), 0o644)
+        .file_with_mode("/etc/modules-load.d/windlass.conf", parts.configs.text(ConfigFile::Modules), 0o644)
+        .file_with_mode("/etc/sysctl.d/90-windlass.conf", parts.configs.text(ConfigFile::Sysctl), 0o644);
+    if host == Host::Master {
+        config = config.directory("/var/lib/etcd", 0o700);
+    }
+    config
+}
+
+fn with_control_plane(config: Config, parts: Parts<'_>) -> Config {
+    with_pki(config, parts.pki, CONTROL_PLANE, CONTROL_PLANE_LEAVES)
+        .file("/etc/kubernetes/config/audit-policy.yaml", parts.configs.text(ConfigFile::AuditPolicy))
+        .file("/etc/kubernetes/config/authentication.yaml", parts.configs.text(ConfigFile::Authentication))
+}
+
+fn with_pki(mut config: Config, pki: &Pki, entries: &[PkiEntry], leaves: &[(Leaf, &str)]) -> Config {
+    let path = |name: &str| format!("/etc/kubernetes/pki/{name}");
+    for entry in entries {
+        config = match entry {
+            Certificate(name, file) => config.file(path(file), pki.certificate(*name).to_pem()),
+            Key(name, file) => config.file(path(file), pki.key(*name).to_pem().expose()),
+            PublicKey(pair, file) => config.file(path(file), pki.key(*pair).public().to_pem()),
+        };
+    }
+    for (leaf, file) in leaves {
+        config = config
+            .file(path(&format!("{file}.crt")), pki.certificate(*leaf).to_pem())
+            .file(path(&format!("{file}.key")), pki.key(*leaf).to_pem().expose());
+    }
+    config
+}
+
+fn with_kubeconfigs(mut config: Config, parts: Parts<'_>, names: &[&str]) -> Config {
+    for name in names {
+        if let Some(text) = parts.kubeconfigs.component(name) {
+            config = config.file(format!("/etc/kubernetes/{name}.kubeconfig"), text.expose());
+        }
+    }
+    config
+}
+
+fn with_units(mut config: Config, parts: Parts<'_>, host: Host) -> Config {
+    for unit in parts.units.of(host) {
+        config = config.unit(unit.name, unit.text, unit.is_enabled().then_some(true));
+    }
+    config
+}

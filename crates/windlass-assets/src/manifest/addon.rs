@@ -1,0 +1,69 @@
+//! What is added to the bare cluster: its network, services, names, and the table by which machines choose their
+//! container runtime.
+
+use minijinja::context;
+use serde_json::{Map, Value};
+use windlass_spec::complete::components::{arguments, without_removed};
+use windlass_spec::file::NetworkPlugin;
+use windlass_spec::{CompleteSpec, yaml};
+
+use super::control_plane::Rendered;
+use super::probe::Endpoint;
+use super::template::render as render_template;
+use super::{Group, ManifestError};
+
+/// Renders the addons that the spec asks for.
+pub(super) fn render(spec: &CompleteSpec) -> Result<Vec<Rendered>, ManifestError> {
+    let mut list = vec![("kube-proxy", kube_proxy(spec)?), ("runtime-mappings", runtime_mappings()?)];
+    match spec.spec.network.plugin {
+        NetworkPlugin::Flannel => list.push(("flannel", flannel(spec)?)),
+        NetworkPlugin::None => {}
+    }
+    if spec.spec.addons.core_dns.enabled {
+        list.push(("coredns", core_dns(spec)?));
+    }
+    Ok(list.into_iter().map(|(name, text)| (Group::Addons, name.to_owned(), text)).collect())
+}
+
+fn flannel(spec: &CompleteSpec) -> Result<String, ManifestError> {
+    let context = context! {
+        image => spec.spec.images.flannel.as_str(),
+        node_image => spec.spec.images.windlass_node.as_str(),
+        pod_cidr => spec.spec.network.pod_cidr.to_string(),
+        api_internal_name => spec.api_internal_name(),
+    };
+    render_template("addons/flannel.yaml", context)
+}
+
+fn kube_proxy(spec: &CompleteSpec) -> Result<String, ManifestError> {
+    let proxy = &spec.spec.components.kube_proxy;
+    let set = without_removed(&proxy.config);
+    let probe = Endpoint::proxy(set.get("healthzBindAddress"));
+    let mut config = Map::new();
+    config.insert("apiVersion".into(), "kubeproxy.config.k8s.io/v1alpha1".into());
+    config.insert("kind".into(), "KubeProxyConfiguration".into());
+    config.extend(set);
+    let context = context! {
+        image => spec.spec.images.kube_proxy.as_str(),
+        arguments => arguments(&proxy.flags),
+        config => yaml::emit(&Value::Object(config)),
+        server => format!("https://{}:6443", spec.api_internal_name()),
+        probe_host => probe.as_ref().and_then(|p| p.host.as_deref()),
+        probe_port => probe.as_ref().map(|p| p.port),
+    };
+    render_template("addons/kube-proxy.yaml", context)
+}
+
+fn core_dns(spec: &CompleteSpec) -> Result<String, ManifestError> {
+    let context = context! {
+        image => spec.spec.images.core_dns.as_str(),
+        cluster_domain => spec.spec.network.cluster_domain.to_string(),
+        cluster_ip => spec.spec.network.dns_service_ip.to_string(),
+        replicas => spec.spec.addons.core_dns.replicas,
+    };
+    render_template("addons/coredns.yaml", context)
+}
+
+fn runtime_mappings() -> Result<String, ManifestError> {
+    render_template("addons/runtime-mappings.yaml", context!(mappings => crate::config::runtime_mappings()))
+}

@@ -1,0 +1,205 @@
+//! The systemd units, ordered exactly as the node bootstrapping flow orders them. The texts are files of
+//! their own in `units/`; here is which machine gets which.
+
+use std::collections::BTreeMap;
+
+use windlass_spec::file::Topology;
+use windlass_spec::{CompleteSpec, file::Role};
+
+use crate::asset::{Asset, AssetError, AssetFile};
+use crate::directory::AssetDir;
+
+const FOLDER: &str = "assets/units/";
+
+/// A kind of machine, as far as units go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Host {
+    /// The throw-away machine that starts the control plane.
+    Bootstrap,
+    /// A control-plane machine.
+    Master,
+    /// A machine for workloads.
+    Worker,
+}
+
+impl From<Role> for Host {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Master => Host::Master,
+            Role::Worker => Host::Worker,
+        }
+    }
+}
+
+struct UnitRow {
+    name: &'static str,
+    text: &'static str,
+    hosts: &'static [Host],
+}
+
+macro_rules! unit {
+    ($name:literal, $hosts:expr) => {
+        UnitRow { name: $name, text: include_str!(concat!("../units/", $name)), hosts: $hosts }
+    };
+}
+
+const EVERY: &[Host] = &[Host::Bootstrap, Host::Master, Host::Worker];
+
+static UNITS: &[UnitRow] = &[
+    unit!("windlass-guard.service", EVERY),
+    unit!("containerd.service", EVERY),
+    unit!("k8s-node-bootstrap.service", EVERY),
+    unit!("kubelet.service", EVERY),
+    unit!("kubelet-checker.service", &[Host::Master, Host::Worker]),
+    unit!("kubelet-join.service", &[Host::Master]),
+    unit!("machine-config-server.service", &[Host::Bootstrap]),
+    unit!("etcd-signer.service", &[Host::Bootstrap]),
+    unit!("bootkube.path", &[Host::Bootstrap]),
+    unit!("bootkube.service", &[Host::Bootstrap]),
+    unit!("addons.path", &[Host::Bootstrap]),
+    unit!("addons.service", &[Host::Bootstrap]),
+];
+
+/// The units of a cluster's machines, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Units {
+    texts: BTreeMap<String, String>,
+}
+
+/// A unit as a machine gets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unit<'a> {
+    /// Its name with its ending.
+    pub name: &'a str,
+    /// Its text.
+    pub text: &'a str,
+}
+
+impl Unit<'_> {
+    /// Whether it is enabled: units without an `[Install]` part are started by others.
+    pub fn is_enabled(&self) -> bool {
+        self.text.lines().any(|line| line == "[Install]")
+    }
+}
+
+impl Units {
+    /// The units that a cluster of this spec needs.
+    pub fn make(spec: &CompleteSpec) -> Self {
+        let texts = UNITS.iter().filter(|u| wanted(u, spec)).map(|u| (u.name.to_owned(), u.text.to_owned()));
+        Units { texts: texts.collect() }
+    }
+
+    /// The units of one kind of machine, in the order of the table.
+    pub fn of(&self, host: Host) -> Vec<Unit<'_>> {
+        let rows = UNITS.iter().filter(|u| u.hosts.contains(&host));
+        rows.filter_map(|u| self.texts.get(u.name).map(|text| Unit { name: u.name, text })).collect()
+    }
+}
+
+/// Topology `volumes` has no bootstrap machine, so its units are not made.
+fn wanted(unit: &UnitRow, spec: &CompleteSpec) -> bool {
+    spec.spec.topology == Topology::SelfHosted || unit.hosts != [Host::Bootstrap]
+}
+
+impl Asset for Units {
+    const NAME: &'static str = "systemd units";
+
+    fn files(&self) -> Vec<AssetFile> {
+        self.texts.iter().map(|(name, text)| AssetFile::new(format!("{FOLDER}{name}"), text.as_bytes())).collect()
+    }
+
+    fn read(dir: &AssetDir) -> Result<Self, AssetError> {
+        let mut texts = BTreeMap::new();
+        for path in dir.known(FOLDER) {
+            texts.insert(path[FOLDER.len()..].to_owned(), dir.require_text(&path, Self::NAME)?);
+        }
+        Ok(Units { texts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(name: &str) -> Vec<&'static str> {
+        UNITS.iter().find(|u| u.name == name).unwrap().text.lines().collect()
+    }
+
+    /// The snippets of the node bootstrapping flow, in today's names.
+    #[test]
+    fn units_say_what_the_node_bootstrapping_flow_says() {
+        let cases: &[(&str, &[&str])] = &[
+            (
+                "k8s-node-bootstrap.service",
+                &[
+                    "ConditionPathExists=!/etc/kubernetes/kubelet.env",
+                    "Before=kubelet.service",
+                    "Restart=on-failure",
+                    "ExecStart=/usr/bin/echo \"node components bootstrapped\"",
+                    "WantedBy=multi-user.target kubelet.service",
+                ],
+            ),
+            (
+                "kubelet.service",
+                &["EnvironmentFile=/etc/kubernetes/kubelet.env", "Restart=always", "WantedBy=multi-user.target"],
+            ),
+            (
+                "bootkube.service",
+                &[
+                    "ConditionPathExists=!/opt/windlass/bootkube.done",
+                    "Wants=kubelet.service",
+                    "After=kubelet.service",
+                    "Type=oneshot",
+                    "RemainAfterExit=true",
+                    "ExecStartPost=/bin/touch /opt/windlass/bootkube.done",
+                ],
+            ),
+            (
+                "addons.service",
+                &[
+                    "ConditionPathExists=!/opt/windlass/addons.done",
+                    "Requires=bootkube.service",
+                    "After=bootkube.service",
+                    "Type=oneshot",
+                    "RemainAfterExit=true",
+                    "ExecStartPost=/bin/touch /opt/windlass/addons.done",
+                ],
+            ),
+            ("bootkube.path", &["ConditionPathExists=!/opt/windlass/bootkube.done"]),
+            ("addons.path", &["ConditionPathExists=!/opt/windlass/addons.done"]),
+        ];
+        for (unit, wanted) in cases {
+            let lines = lines(unit);
+            for line in *wanted {
+                assert!(lines.contains(line), "{unit} lacks {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_work_of_bootstrapping_is_done_before_the_unit_counts_as_started() {
+        assert!(lines("k8s-node-bootstrap.service").iter().any(|l| l.starts_with("ExecStartPre=")));
+    }
+
+    #[test]
+    fn bootkube_and_addons_are_started_by_their_paths_alone() {
+        for name in ["bootkube.service", "addons.service"] {
+            assert!(!lines(name).contains(&"[Install]"), "{name}");
+        }
+        for name in ["bootkube.path", "addons.path"] {
+            assert!(lines(name).contains(&"[Install]"), "{name}");
+        }
+    }
+
+    /// A crash loop that must go on is ended for good by systemd's default start limit, and work in
+    /// `ExecStartPre` by its start time-out.
+    #[test]
+    fn no_restarting_unit_meets_a_start_limit() {
+        for unit in UNITS.iter().filter(|u| u.text.contains("\nRestart=")) {
+            assert!(unit.text.contains("\nStartLimitIntervalSec=0\n"), "{}", unit.name);
+            if unit.text.contains("ExecStartPre=") || unit.text.contains("Type=oneshot") {
+                assert!(unit.text.contains("\nTimeoutStartSec=infinity\n"), "{}", unit.name);
+            }
+        }
+    }
+}
