@@ -1,0 +1,118 @@
+//! What set-up asks of a machine: look for a program, say who we are, run a command. [`ThisMachine`] is the real one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use windlass_steps::host::{CommandSpec, HostError, cmd, run_blocking};
+
+/// Where Debian and administrators put programs. Not `PATH`: what a user has there is not what a service finds.
+const PROGRAM_DIRS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// A machine to look at and to set up.
+pub trait Machine {
+    /// Where the program lies, if it is installed for everyone.
+    fn find_program(&self, name: &str) -> Option<PathBuf>;
+    /// The version of a cargo subcommand such as `cargo-deny`, if cargo finds it and it runs.
+    fn tool_version(&self, name: &str) -> Option<String>;
+    /// Whether we may change what belongs to the whole machine.
+    fn is_root(&self) -> bool;
+    /// Runs the command to its end.
+    fn run(&mut self, command: CommandSpec) -> Result<(), HostError>;
+}
+
+/// The machine that this program runs on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThisMachine;
+
+impl Machine for ThisMachine {
+    fn find_program(&self, name: &str) -> Option<PathBuf> {
+        PROGRAM_DIRS.iter().map(|dir| Path::new(dir).join(name)).find(|path| is_program(path))
+    }
+
+    fn tool_version(&self, name: &str) -> Option<String> {
+        // Through cargo, which looks into its own home as well as on `PATH`.
+        let output = run_blocking(cmd("cargo").args([name.strip_prefix("cargo-")?, "--version"])).ok()?;
+        Some(output.text().ok()?.strip_prefix(name)?.trim().to_owned())
+    }
+
+    fn is_root(&self) -> bool {
+        nix::unistd::geteuid().is_root()
+    }
+
+    fn run(&mut self, command: CommandSpec) -> Result<(), HostError> {
+        run_blocking(command).map(drop)
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// A double for tests: programs and tools by name, and a script of what each command brings along.
+#[derive(Clone, Debug, Default)]
+pub struct FakeMachine {
+    /// The programs in `/usr/bin`.
+    pub programs: Vec<&'static str>,
+    /// Cargo's subcommands with their versions.
+    pub tools: BTreeMap<&'static str, &'static str>,
+    /// Whether we are root.
+    pub root: bool,
+    /// The program that a command brings, by the last word of the command's line; a command not listed fails.
+    pub brings: BTreeMap<&'static str, Option<&'static str>>,
+    /// The lines that were run.
+    pub ran: Vec<String>,
+}
+
+impl Machine for FakeMachine {
+    fn find_program(&self, name: &str) -> Option<PathBuf> {
+        self.programs.contains(&name).then(|| Path::new("/usr/bin").join(name))
+    }
+
+    fn tool_version(&self, name: &str) -> Option<String> {
+        self.tools.get(name).map(|version| (*version).to_owned())
+    }
+
+    fn is_root(&self) -> bool {
+        self.root
+    }
+
+    fn run(&mut self, command: CommandSpec) -> Result<(), HostError> {
+        let line = command.line();
+        let last = line.rsplit(' ').next().unwrap_or_default();
+        let brought = self.brings.get(last).copied();
+        self.ran.push(line.clone());
+        match brought {
+            None => Err(HostError::FindProgram { program: line }),
+            Some(None) => Ok(()),
+            Some(Some(tool)) if tool.starts_with("cargo-") => {
+                self.tools.insert(tool, "99.0.0");
+                Ok(())
+            }
+            Some(Some(program)) => {
+                self.programs.push(program);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_a_shell_and_no_nonsense() {
+        assert!(ThisMachine.find_program("sh").is_some());
+        assert_eq!(ThisMachine.find_program("no-such-program"), None);
+        assert_eq!(ThisMachine.tool_version("cargo-no-such-tool"), None);
+        assert_eq!(ThisMachine.tool_version("not-of-cargo"), None);
+    }
+
+    #[test]
+    fn a_directory_or_a_plain_file_is_not_a_program() {
+        assert!(!is_program(Path::new("/usr/bin")));
+        assert!(!is_program(Path::new("/etc/passwd")));
+    }
+}

@@ -1,0 +1,61 @@
+//! The platform's resources, in the order in which launch needs them.
+
+use serde::Serialize;
+use windlass_spec::complete::machines;
+use windlass_spec::file::{Role, Topology};
+
+use crate::prepare::Assets;
+
+/// Something that the platform will hold for the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Resource {
+    /// What kind of thing it is.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// What there is to know about it.
+    pub detail: String,
+    /// The tag that makes it the cluster's.
+    pub tag: String,
+}
+
+/// Every resource of a cluster.
+pub(super) fn of(assets: &Assets) -> Vec<Resource> {
+    let spec = &assets.spec;
+    let network = &spec.spec.network;
+    let id = &assets.metadata.infra_id;
+    let tag = assets.metadata.tag();
+    let mut list = Vec::new();
+    let mut add = |kind, name: String, detail: String| list.push(Resource { kind, name, detail, tag: tag.clone() });
+
+    add("network", id.clone(), format!("{} gateway {} mtu {}", network.machine_cidr, network.gateway, network.mtu));
+    add("zone", spec.spec.domain.to_string(), "authoritative, TTL 1 s".to_owned());
+    add("balancer", id.clone(), format!("{} ports 6443, 22623, HTTPS /readyz", network.balancer));
+    add("record", spec.api_name(), network.balancer.to_string());
+    add("record", spec.api_internal_name(), network.balancer.to_string());
+    let machines = machines(spec);
+    for machine in &machines {
+        if let Some(index) = machine.etcd_index {
+            add("record", spec.etcd_name(index), machine.address.to_string());
+        }
+    }
+    match spec.spec.topology {
+        Topology::SelfHosted => {
+            add("object", "bootstrap.ign".to_owned(), "expires, deleted after use".to_owned());
+            add("machine", "bootstrap".to_owned(), format!("bootstrap {}, destroyed after use", network.bootstrap));
+        }
+        Topology::Volumes => {
+            for index in 0..spec.count(Role::Master) {
+                add("volume", format!("etcd-{index}"), "moves between masters".to_owned());
+            }
+        }
+    }
+    for group in &spec.spec.instance_groups {
+        let size = format!("{} {}, {} cpus, {} MiB each", group.count, group.role, group.cpus, group.memory_mib);
+        add("group", group.name.to_string(), size);
+    }
+    for machine in &machines {
+        add("machine", machine.name.to_string(), format!("{} {}", machine.role, machine.address));
+    }
+    list
+}

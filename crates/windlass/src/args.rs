@@ -1,0 +1,177 @@
+//! The arguments of `windlass`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use windlass_spec::file::{Platform, Topology};
+use windlass_spec::{ClusterName, KubeVersion};
+
+/// Kubernetes from a ten-line spec to a verified cluster.
+#[derive(Debug, Parser)]
+#[command(name = "windlass", version, about, max_term_width = 100, arg_required_else_help = true)]
+pub struct Arguments {
+    /// Flags that every command takes.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags that every command takes.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// The cluster directory
+    #[arg(long, global = true, value_name = "DIR", default_value = "./windlass-cluster")]
+    pub dir: PathBuf,
+    /// The form of the answer on stdout
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+    /// How much is said on stderr and in DIR/logs/windlass.log
+    #[arg(long, global = true, value_enum, default_value_t = LogLevel::Info)]
+    pub log_level: LogLevel,
+    /// Where binaries and images are kept
+    #[arg(long, global = true, value_name = "DIR", default_value = "/var/cache/windlass")]
+    pub cache: PathBuf,
+    /// Do not ask
+    #[arg(long, global = true)]
+    pub yes: bool,
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What makes this run fail.
+    Error,
+    /// What the user should know.
+    Warn,
+    /// A line as a step starts and ends.
+    Info,
+    /// Every command and request.
+    Debug,
+    /// Bodies, never secrets.
+    Trace,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write, complete, check and explain specs
+    #[command(subcommand)]
+    Spec(Spec),
+    /// Turn the spec into assets in the cluster directory
+    Prepare(Prepare),
+    /// Show what launch will make of the prepared directory
+    Plan,
+    /// Look at the cluster's certificates
+    #[command(subcommand)]
+    Certs(Certs),
+    /// Ready the machine that windlass runs on
+    #[command(subcommand)]
+    Host(Host),
+}
+
+/// Where a spec comes from.
+#[derive(Debug, Clone, Args)]
+pub struct SpecSource {
+    /// The spec; - is stdin [default: DIR/cluster.yaml]
+    #[arg(long, value_name = "FILE")]
+    pub spec: Option<PathBuf>,
+}
+
+/// `windlass spec …`.
+#[derive(Debug, Subcommand)]
+pub enum Spec {
+    /// Print a new spec of at most ten lines
+    Init(Init),
+    /// Print the spec with every decision made
+    Complete(SpecSource),
+    /// Say all that is wrong with the spec, if anything is
+    Validate(SpecSource),
+    /// Say what a field is, its value, and where that came from
+    Explain {
+        /// The field, such as spec.network.podCIDR
+        path: String,
+        /// The spec.
+        #[command(flatten)]
+        source: SpecSource,
+    },
+    /// Print the JSON Schema of specs, for editors
+    Schema,
+}
+
+/// `windlass spec init`.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// The cluster's name
+    #[arg(long, default_value = "windlass", value_parser = parse_name)]
+    pub name: ClusterName,
+    /// Where the machines come from
+    #[arg(long, default_value = "local", value_parser = clap::builder::PossibleValuesParser::new(Platform::WORDS))]
+    pub provider: String,
+    /// How many workers [default: 2]
+    #[arg(long, value_name = "N")]
+    pub num_nodes: Option<u32>,
+    /// How many masters [default: 3]
+    #[arg(long, value_name = "N")]
+    pub num_masters: Option<u32>,
+    /// How the control plane runs [default: self-hosted]
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Topology::WORDS))]
+    pub topology: Option<String>,
+    /// The Kubernetes version [default: the newest that windlass installs]
+    #[arg(long, value_name = "V")]
+    pub kubernetes_version: Option<String>,
+}
+
+/// `windlass prepare`.
+#[derive(Debug, Args)]
+pub struct Prepare {
+    /// The spec.
+    #[command(flatten)]
+    pub source: SpecSource,
+    /// Draw keys and names from this text instead of chance: for tests only, the keys are not secret
+    #[arg(long, value_name = "TEXT")]
+    pub seed: Option<String>,
+}
+
+/// `windlass certs …`.
+#[derive(Debug, Subcommand)]
+pub enum Certs {
+    /// List every certificate, and the first date on which anything breaks
+    List,
+}
+
+/// `windlass host …`.
+#[derive(Debug, Subcommand)]
+pub enum Host {
+    /// Say what is missing on this machine
+    Check(HostScope),
+    /// Install what is missing from Debian's packages
+    Setup(HostScope),
+}
+
+/// Which tools are meant.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct HostScope {
+    /// The tools of windlass' own tests too
+    #[arg(long)]
+    pub dev: bool,
+}
+
+fn parse_name(text: &str) -> Result<ClusterName, String> {
+    ClusterName::parse(text).map_err(|e| e.to_string())
+}
+
+/// A version given on the command line; unknown ones are a matter of the spec, with its exit code.
+pub fn parse_version(text: &str) -> Result<KubeVersion, String> {
+    KubeVersion::parse(text).map_err(|e| e.to_string())
+}

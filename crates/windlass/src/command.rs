@@ -1,0 +1,50 @@
+//! The commands: each calls one library function and prints its answer.
+
+mod certs;
+mod host;
+mod plan;
+mod prepare;
+mod spec;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::args::{Arguments, Command, Output};
+use crate::exit::{Exit, Failure};
+
+/// Runs a command. Answers go to `out`, words for people to `err`.
+pub fn run(arguments: &Arguments, out: &mut impl Write, err: &mut impl Write) -> Result<Exit, Failure> {
+    let common = &arguments.common;
+    match &arguments.command {
+        Command::Spec(command) => spec::run(common, command, out, err),
+        Command::Prepare(command) => prepare::run(common, command, out, err),
+        Command::Plan => plan::run(common, out),
+        Command::Certs(command) => certs::run(common, command, out),
+        Command::Host(command) => host::run(common, command, out, err),
+    }
+}
+
+/// Prints an answer as text or as data.
+fn answer<T: Serialize>(
+    form: Output,
+    out: &mut impl Write,
+    data: &T,
+    text: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    let text = match form {
+        Output::Text => text(),
+        Output::Json => serde_json::to_string_pretty(data).expect("every answer has a JSON form") + "\n",
+    };
+    say(out, &text)
+}
+
+/// Writes to a stream; a reader that went away, as `head` does, is no failure.
+fn say(to: &mut impl Write, text: &str) -> Result<(), Failure> {
+    match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::of(Exit::Unexpected, &error, "see that the output can be written"))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

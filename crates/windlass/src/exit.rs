@@ -1,0 +1,127 @@
+//! Exit codes, and how a failure is told.
+
+use std::process::ExitCode;
+
+use windlass_assets::asset::AssetError;
+use windlass_install::prepare::PrepareError;
+use windlass_spec::Problems;
+use windlass_steps::report::{Report, chain};
+
+/// How `windlass` ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// Something that nobody foresaw.
+    Unexpected,
+    /// The arguments make no sense.
+    Usage,
+    /// The spec was rejected or cannot be read.
+    SpecRejected,
+    /// Something is not as it should be.
+    Unmet,
+    /// Already launched, or an edit would be overwritten.
+    Refused,
+}
+
+impl Exit {
+    /// Every code that is in use, in order.
+    pub const ALL: [Exit; 6] =
+        [Exit::Done, Exit::Unexpected, Exit::Usage, Exit::SpecRejected, Exit::Unmet, Exit::Refused];
+
+    /// The number.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Unexpected => 1,
+            Exit::Usage => 2,
+            Exit::SpecRejected => 3,
+            Exit::Unmet => 7,
+            Exit::Refused => 8,
+        }
+    }
+
+    /// What it means, for the reference.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Exit::Done => "done",
+            Exit::Unexpected => "unexpected failure",
+            Exit::Usage => "wrong usage",
+            Exit::SpecRejected => "spec rejected, or not readable",
+            Exit::Unmet => "criteria unmet: `host check` found something missing",
+            Exit::Refused => "refused: already launched, or an edit would be overwritten",
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// A command that did not do what it was asked, and what to say about it.
+#[derive(Debug)]
+pub struct Failure {
+    /// The code to leave with.
+    pub exit: Exit,
+    /// The words for stderr.
+    pub report: Report,
+}
+
+impl Failure {
+    /// A failure from an error and what to do next.
+    pub fn of(exit: Exit, error: &dyn std::error::Error, next: impl Into<String>) -> Self {
+        let mut because = chain(error).into_iter();
+        let error = because.next().unwrap_or_default();
+        Failure { exit, report: Report { error, because: because.collect(), next: next.into() } }
+    }
+
+    /// A failure in words.
+    pub fn new(exit: Exit, error: impl Into<String>, because: Vec<String>, next: impl Into<String>) -> Self {
+        Failure { exit, report: Report { error: error.into(), because, next: next.into() } }
+    }
+
+    /// A spec that was rejected: one line for each problem.
+    pub fn spec(place: &str, problems: &Problems) -> Self {
+        let because = problems.0.iter().map(ToString::to_string).collect();
+        let next = "mend the spec; `windlass spec explain PATH` tells what a field takes";
+        Failure::new(Exit::SpecRejected, format!("{place}: {problems}"), because, next)
+    }
+}
+
+/// What to do about an asset that could not be made, read or written.
+pub fn asset_failure(error: &AssetError) -> Failure {
+    let (exit, next) = match error {
+        AssetError::Overwrite { .. } => {
+            (Exit::Refused, "undo the edits, or remove those files and prepare again; nothing was changed")
+        }
+        AssetError::FindFile { .. } | AssetError::OpenFile { .. } => {
+            (Exit::Refused, "put the file back, or use another --dir; nothing was changed")
+        }
+        AssetError::MakePki { .. } | AssetError::ReadAsset { .. } => {
+            (Exit::Refused, "put the file right, or use another --dir; nothing was changed")
+        }
+        AssetError::LockDirectory { .. } => (Exit::Refused, "wait until it has finished"),
+        AssetError::UseDirectory { .. } => {
+            (Exit::Unexpected, "see that the directory can be written, or use another --dir")
+        }
+        AssetError::RenderManifests { .. } => (Exit::Unexpected, "this is a fault of windlass: please report it"),
+    };
+    Failure::of(exit, error, next)
+}
+
+/// What to do about a `prepare` that stopped.
+pub fn prepare_failure(place: &str, error: &PrepareError) -> Failure {
+    match error {
+        PrepareError::RejectSpec { source } => Failure::spec(place, source),
+        PrepareError::Launched { .. } => Failure::of(Exit::Refused, error, "use another --dir for another cluster"),
+        PrepareError::ReadJournal { .. } => {
+            Failure::of(Exit::Refused, error, "look at journal.jsonl, or use another --dir")
+        }
+        PrepareError::PrepareAssets { source } => {
+            let failure = asset_failure(source);
+            Failure::of(failure.exit, error, failure.report.next)
+        }
+    }
+}
