@@ -1,0 +1,56 @@
+//! Measuring against the limits that we promise. `bench` builds this program in release mode and runs it again; what
+//! runs then is [`measure`].
+
+mod journal;
+mod spec;
+
+use std::fmt;
+
+use crate::args::Measure;
+use crate::report::{Failure, say};
+use crate::session::Session;
+
+/// One promise and what was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// What was measured, with its number.
+    pub measured: String,
+    /// The promise.
+    pub limit: String,
+    /// Whether it is kept.
+    pub kept: bool,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.kept { "ok" } else { "OVER" };
+        write!(f, "{word:4}  {}  (limit: {})", self.measured, self.limit)
+    }
+}
+
+/// Builds this program in release mode and lets it measure.
+pub fn run(session: &mut Session, what: Measure) -> Result<(), Failure> {
+    let inner = ["run", "--quiet", "--release", "--package", "xtask", "--", "bench-inner", what.word()];
+    session.stage("bench", |session| session.run(session.cargo(&inner)))
+}
+
+/// Measures in this process, and fails if a promise is broken.
+pub fn measure(session: &Session, what: Measure) -> Result<(), Failure> {
+    let findings = match what {
+        Measure::Spec => {
+            // The memory first: what the process once took, it took.
+            let dir = session.built().join("bench");
+            let mut findings = spec::measure(&dir.join("a directory that is never made"))?;
+            findings.push(journal::measure(&dir)?);
+            findings
+        }
+    };
+    findings.iter().for_each(|finding| say(format_args!("    {finding}")));
+    match findings.iter().filter(|finding| !finding.kept).count() {
+        0 => Ok(()),
+        count => Err(Failure::new(
+            format_args!("{count} limits are exceeded"),
+            "repeat it on an idle machine, then find out what became slower",
+        )),
+    }
+}
