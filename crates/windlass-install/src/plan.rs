@@ -5,6 +5,7 @@ mod resources;
 mod text;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -14,6 +15,8 @@ use windlass_assets::ignition::{FileEntry, UnitEntry, contents_of};
 use windlass_assets::lock::digest;
 use windlass_pki::Listing;
 use windlass_spec::complete::{Machine, components::arguments, machines};
+use windlass_spec::file::Topology;
+use windlass_spec::{CompleteSpec, GroupName};
 
 pub use resources::Resource;
 
@@ -29,7 +32,7 @@ pub struct Plan {
     /// Files that a user edited since `prepare`.
     pub edited: Vec<String>,
     /// Every machine, the bootstrap machine included.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<PlannedMachine>,
     /// What each kind of machine gets on its first boot, by the name of its config.
     pub configs: BTreeMap<String, MachineConfig>,
     /// Every certificate that exists before launch.
@@ -38,6 +41,26 @@ pub struct Plan {
     pub flags: BTreeMap<String, Vec<String>>,
     /// Every resource of the platform.
     pub resources: Vec<Resource>,
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedMachine {
+    /// Its name, host name and Node name.
+    pub name: String,
+    /// What it is for: `master`, `worker` or `bootstrap`.
+    pub role: &'static str,
+    /// The group it belongs to; the bootstrap machine belongs to none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupName>,
+    /// Its address on the machines' network.
+    pub address: Ipv4Addr,
+    /// The etcd member that it carries first, if it carries one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd_index: Option<u32>,
+    /// The config that its user-data is.
+    pub user_data: String,
 }
 
 /// What a kind of machine gets on its first boot.
@@ -88,16 +111,37 @@ impl Plan {
     /// The plan of a prepared directory.
     pub fn of(dir: &AssetDir) -> Result<Self, AssetError> {
         let assets = load(dir)?;
+        let machines = planned_machines(&assets.spec);
         Ok(Plan {
             infra_id: assets.metadata.infra_id.clone(),
             edited: dir.edited()?,
-            machines: machines(&assets.spec),
             configs: configs(&assets),
             certificates: certificates(&assets),
             flags: flags(&assets),
-            resources: resources::of(&assets),
+            resources: resources::of(&assets, &machines),
+            machines,
         })
     }
+}
+
+fn planned_machines(spec: &CompleteSpec) -> Vec<PlannedMachine> {
+    let bootstrap = (spec.spec.topology == Topology::SelfHosted).then(|| PlannedMachine {
+        name: "bootstrap".to_owned(),
+        role: "bootstrap",
+        group: None,
+        address: spec.spec.network.bootstrap,
+        etcd_index: None,
+        user_data: "bootstrap-pointer".to_owned(),
+    });
+    let planned = |machine: Machine| PlannedMachine {
+        name: machine.name.to_string(),
+        role: machine.role.as_str(),
+        user_data: format!("pointers/{}", machine.group),
+        group: Some(machine.group),
+        address: machine.address,
+        etcd_index: machine.etcd_index,
+    };
+    bootstrap.into_iter().chain(machines(spec).into_iter().map(planned)).collect()
 }
 
 /// The parts of an Ignition config that a plan shows.

@@ -85,7 +85,7 @@ fn prepare_plan_and_certs_answer_as_text_and_as_data() {
     let value: serde_json::Value = serde_json::from_str(text(&prepared)).unwrap();
     assert!(value["infraID"].as_str().unwrap().starts_with("windlass-"));
     let plan: serde_json::Value = serde_json::from_str(text(&windlass(&dir, &["plan", "-o", "json"], ""))).unwrap();
-    assert_eq!(plan["machines"].as_array().unwrap().len(), 5);
+    assert_eq!(plan["machines"].as_array().unwrap().len(), 6, "bootstrap, three masters, two workers");
     assert!(plan["flags"]["kube-apiserver"].as_array().unwrap().len() > 30);
     let certs = windlass(&dir, &["certs", "list"], "");
     assert!(text(&certs).contains("apiserver-kubelet-client"), "{}", text(&certs));

@@ -1,9 +1,9 @@
 //! The platform's resources, in the order in which launch needs them.
 
 use serde::Serialize;
-use windlass_spec::complete::machines;
 use windlass_spec::file::{Role, Topology};
 
+use super::PlannedMachine;
 use crate::prepare::Assets;
 
 /// Something that the platform will hold for the cluster.
@@ -20,7 +20,7 @@ pub struct Resource {
 }
 
 /// Every resource of a cluster.
-pub(super) fn of(assets: &Assets) -> Vec<Resource> {
+pub(super) fn of(assets: &Assets, machines: &[PlannedMachine]) -> Vec<Resource> {
     let spec = &assets.spec;
     let network = &spec.spec.network;
     let id = &assets.metadata.infra_id;
@@ -33,8 +33,7 @@ pub(super) fn of(assets: &Assets) -> Vec<Resource> {
     add("balancer", id.clone(), format!("{} ports 6443, 22623, HTTPS /readyz", network.balancer));
     add("record", spec.api_name(), network.balancer.to_string());
     add("record", spec.api_internal_name(), network.balancer.to_string());
-    let machines = machines(spec);
-    for machine in &machines {
+    for machine in machines {
         if let Some(index) = machine.etcd_index {
             add("record", spec.etcd_name(index), machine.address.to_string());
         }
@@ -42,7 +41,6 @@ pub(super) fn of(assets: &Assets) -> Vec<Resource> {
     match spec.spec.topology {
         Topology::SelfHosted => {
             add("object", "bootstrap.ign".to_owned(), "expires, deleted after use".to_owned());
-            add("machine", "bootstrap".to_owned(), format!("bootstrap {}, destroyed after use", network.bootstrap));
         }
         Topology::Volumes => {
             for index in 0..spec.count(Role::Master) {
@@ -54,8 +52,9 @@ pub(super) fn of(assets: &Assets) -> Vec<Resource> {
         let size = format!("{} {}, {} cpus, {} MiB each", group.count, group.role, group.cpus, group.memory_mib);
         add("group", group.name.to_string(), size);
     }
-    for machine in &machines {
-        add("machine", machine.name.to_string(), format!("{} {}", machine.role, machine.address));
+    for machine in machines {
+        let end = if machine.group.is_none() { ", destroyed after use" } else { "" };
+        add("machine", machine.name.clone(), format!("{} {}{end}", machine.role, machine.address));
     }
     list
 }
