@@ -1,0 +1,277 @@
+//! What windlass makes itself, from binaries and from each other. Each artifact remembers the digest of its inputs; as
+//! long as they are the same, it is not made again.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use tokio::sync::OnceCell;
+use windlass_spec::KubeVersion;
+use windlass_steps::host::{Commands, Mode};
+
+use super::{FetchError, key, paths};
+use crate::addon::{self, AddonVersion, Extension, Runtime, pack_extension};
+use crate::base::{
+    BaseInputs, Layers, OsVersion, PreloadInputs, RootInputs, Stage, make_base, make_preload, make_root, pack_tree,
+    unpack_tree,
+};
+use crate::cache::{Cache, CacheError, Details, Entry, Kind, SourceKind, TempDir};
+use crate::digest::{Algorithm, Digest};
+use crate::download::Limits;
+use crate::image::{ImageInputs, ImageSet, make_archive};
+use crate::oci::write_pulled;
+use crate::progress::{Happened, Observer, Progress, Teller, Way};
+use crate::release::{Arch, pull_image};
+
+/// The Debian release that machines are.
+const DEBIAN: &str = "12";
+
+/// What making needs.
+pub(super) struct Maker<'a, C> {
+    pub(super) cache: &'a Cache,
+    pub(super) commands: &'a C,
+    pub(super) version: KubeVersion,
+    pub(super) apt: &'a Path,
+    /// Every program by each of its names.
+    pub(super) binaries: BTreeMap<String, Entry>,
+    /// The machine's root as a tree, unpacked when it is first needed.
+    pub(super) tree: OnceCell<TempDir>,
+    pub(super) observer: Observer<'a>,
+}
+
+/// An artifact to be made: what it is called and what it is made from.
+struct Wanted {
+    kind: Kind,
+    name: String,
+    version: String,
+    inputs: Digest,
+}
+
+impl Wanted {
+    fn new(kind: Kind, name: impl Into<String>, version: impl Into<String>, inputs: &[&str]) -> Self {
+        let inputs = Digest::of(Algorithm::Sha256, inputs.join("\n").as_bytes());
+        Wanted { kind, name: name.into(), version: version.into(), inputs }
+    }
+}
+
+impl<C: Commands> Maker<'_, C> {
+    /// Debian, made once and kept: everything else about machines derives from it.
+    pub(super) async fn root(&self) -> Result<Entry, FetchError> {
+        let wanted = Wanted::new(Kind::Base, "root", DEBIAN, crate::base::PACKAGES);
+        self.make(wanted, |room, out| async move {
+            let root = room.join("root");
+            let inputs = RootInputs { apt: self.apt, mirror: None, packages: None };
+            make_root(&inputs, &root, self.commands, &self.stages("root")).await?;
+            pack_tree(&root, &out, &self.stages("root"))?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// One set of images, from binaries and the root's tools.
+    pub(super) async fn images(&self, set: ImageSet, root: &Entry) -> Result<Entry, FetchError> {
+        let mut inputs = vec![root.digest.to_string()];
+        inputs.extend(set.programs().filter_map(|p| self.binaries.get(p)).map(|e| e.digest.to_string()));
+        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+        let wanted = Wanted::new(Kind::Image, set.to_string(), set.version(self.version), &inputs);
+        self.make(wanted, |_, out| async move {
+            let tree = self.tree(root).await?;
+            let binaries = paths(&self.binaries);
+            let inputs = ImageInputs { kubernetes: self.version, binaries: &binaries, root: &tree };
+            make_archive(set, &inputs, &out).map_err(|source| FetchError::MakeImages { source })?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// One set of images from upstream's registry.
+    pub(super) async fn pulled_images(&self, set: ImageSet) -> Result<Entry, FetchError> {
+        let names: Vec<String> = set.rows().map(|row| row.name(self.version)).collect();
+        let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
+        let wanted = Wanted::new(Kind::Image, set.to_string(), set.version(self.version), &inputs);
+        self.make(wanted, |room, out| async move {
+            let mut pulled = Vec::new();
+            for (number, name) in names.iter().enumerate() {
+                let place = room.join(format!("image-{number}"));
+                windlass_steps::host::make_dir(&place, Mode::PRIVATE_DIR).map_err(|source| FetchError::UseCache {
+                    source: CacheError::MakeCache { path: place.clone(), source },
+                })?;
+                pulled.push(pull_image(name, Arch::of_this_host(), &place, Limits::default()).await?);
+            }
+            write_pulled(&pulled, &out).map_err(|source| FetchError::PackImages { source })?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The machine base in both OS versions, with the image archives in it.
+    pub(super) async fn bases(&self, root: &Entry, images: &[Entry]) -> Result<Vec<Entry>, FetchError> {
+        let ignition = self.binaries.get("ignition");
+        let mut bases = Vec::new();
+        for os_version in OsVersion::ALL {
+            let mut inputs = vec![os_version.as_str().to_owned(), root.digest.to_string()];
+            inputs.extend(images.iter().chain(ignition).map(|e| e.digest.to_string()));
+            let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+            let wanted = Wanted::new(Kind::Base, os_version.base_name(), self.version.as_str(), &inputs);
+            let made = self.make(wanted, |room, out| async move {
+                let (tree, base) = (self.tree(root).await?, room.join("base"));
+                let stages = self.stages("base");
+                let archives = named_archives(&room, images)?;
+                let inputs = BaseInputs { root: &tree, os_version, programs: &[], images: &archives };
+                make_base(&inputs, &base, self.commands, &stages).await?;
+                pack_tree(&base, &out, &stages)?;
+                Ok(())
+            });
+            bases.push(made.await?);
+        }
+        Ok(bases)
+    }
+
+    /// The images as a containerd root that machines hard-link.
+    pub(super) async fn preload(&self, images: &[Entry]) -> Result<Entry, FetchError> {
+        let containerd = self.program("containerd")?;
+        let ctr = self.program("ctr")?;
+        let mut inputs = vec![containerd.digest.to_string()];
+        inputs.extend(images.iter().map(|e| e.digest.to_string()));
+        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+        let wanted = Wanted::new(Kind::Base, "preload", self.version.as_str(), &inputs);
+        self.make(wanted, |room, out| async move {
+            let archives = named_archives(&room, images)?;
+            let inputs = PreloadInputs {
+                containerd: &containerd.path,
+                ctr: &ctr.path,
+                images: &archives,
+                layers: Layers::Discard,
+            };
+            let tree = room.join("preload");
+            make_preload(&inputs, &room.join("work"), &tree, self.commands, &self.stages("preload")).await?;
+            pack_tree(&tree, &out, &self.stages("preload"))?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// The container runtime and the kubelet as extensions, for both OS versions.
+    pub(super) async fn addons(&self) -> Result<Vec<Entry>, FetchError> {
+        let pack = |source| FetchError::PackAddon { source };
+        let path = |name: &str| self.program(name).map(|entry| entry.path.clone());
+        let runtime = Runtime {
+            containerd: path("containerd")?,
+            shim: path("containerd-shim-runc-v2")?,
+            ctr: path("ctr")?,
+            runc: path("runc")?,
+        };
+        let version = self.version.companions().containerd;
+        let mut addons = Vec::new();
+        for os_version in OsVersion::ALL {
+            let os = addon::OsVersion::parse(os_version.as_str()).expect("a digit is an OS version");
+            let number = AddonVersion::parse(version).expect("pinned versions are three numbers");
+            let containerd = Extension::containerd(number, os.clone(), &runtime);
+            let programs = ["containerd", "containerd-shim-runc-v2", "ctr", "runc"];
+            addons.push(self.addon("containerd", version, os_version, containerd, &programs).await?);
+            let kubelet = Extension::kubelet(&self.version, os, path("kubelet")?).map_err(pack)?;
+            addons.push(self.addon("kubelet", self.version.as_str(), os_version, kubelet, &["kubelet"]).await?);
+        }
+        Ok(addons)
+    }
+
+    async fn addon(
+        &self,
+        name: &str,
+        version: &str,
+        os_version: OsVersion,
+        extension: Extension,
+        programs: &[&str],
+    ) -> Result<Entry, FetchError> {
+        let mut inputs = vec![os_version.as_str().to_owned()];
+        for program in programs {
+            inputs.push(format!("{program} {}", self.program(program)?.digest));
+        }
+        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+        let wanted = Wanted::new(Kind::Addon, format!("{name}-os{os_version}"), version, &inputs);
+        self.make(wanted, |_, out| async move {
+            let create = |source| FetchError::UseCache { source: CacheError::AddFile { file: out.clone(), source } };
+            let mut file = File::create(&out).map_err(create)?;
+            pack_extension(&extension, &mut file).map_err(|source| FetchError::PackAddon { source })?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn tree(&self, root: &Entry) -> Result<PathBuf, FetchError> {
+        let unpack = || async {
+            let room = self.cache.temp_dir("root").map_err(|source| FetchError::UseCache { source })?;
+            unpack_tree(&root.path, &room.path().join("root"), &self.stages("root"))?;
+            Ok::<TempDir, FetchError>(room)
+        };
+        Ok(self.tree.get_or_try_init(unpack).await?.path().join("root"))
+    }
+
+    fn program(&self, name: &str) -> Result<&Entry, FetchError> {
+        self.binaries.get(name).ok_or_else(|| FetchError::MakeImages {
+            source: crate::image::ImageError::FindProgram { set: ImageSet::Kubernetes, program: name.to_owned() },
+        })
+    }
+
+    /// Makes an artifact in a directory of its own, unless it is there and was made from the same inputs.
+    async fn make<F, Fut>(&self, wanted: Wanted, work: F) -> Result<Entry, FetchError>
+    where
+        F: FnOnce(PathBuf, PathBuf) -> Fut,
+        Fut: Future<Output = Result<(), FetchError>>,
+    {
+        let title = format!("{} {}", wanted.name, wanted.version);
+        let teller = Teller { what: &title, observer: self.observer };
+        let key = key(wanted.kind, &wanted.name, &wanted.version)?;
+        let cached = |source| FetchError::UseCache { source };
+        let present = || -> Result<Option<Entry>, FetchError> {
+            let found = self.cache.find(&key).map_err(cached)?;
+            // What a bundle gave was checked against its own digest.
+            let current = |e: &Entry| e.source == SourceKind::Bundle || e.inputs.as_ref() == Some(&wanted.inputs);
+            Ok(found.filter(current))
+        };
+        if let Some(entry) = present()? {
+            teller.tell(Happened::Present);
+            return Ok(entry);
+        }
+        let announce = |waiting: &crate::cache::Waiting| teller.tell(Happened::Waiting(waiting.clone()));
+        let _making = self.cache.lock(&title, announce).await.map_err(cached)?;
+        if let Some(entry) = present()? {
+            teller.tell(Happened::Present);
+            return Ok(entry);
+        }
+        let started = Instant::now();
+        teller.tell(Happened::Started { way: Way::Make });
+        let room: TempDir = self.cache.temp_dir(&wanted.name).map_err(cached)?;
+        let out = room.path().join("out");
+        work(room.path().to_owned(), out.clone()).await?;
+        let details = Details { links: Vec::new(), inputs: Some(wanted.inputs) };
+        let added = self.cache.add_aside(key.clone(), SourceKind::Made, out, Mode::PUBLIC, details);
+        let entry = added.await.map_err(cached)?;
+        teller.tell(Happened::Finished { took: started.elapsed() });
+        Ok(entry)
+    }
+
+    fn stages(&self, what: &'static str) -> impl Fn(Stage) + Send + Sync + '_ {
+        let observer = self.observer;
+        move |stage| observer(Progress::said(what, stage.to_string()))
+    }
+}
+
+/// Image archives under names that say what they are, copied beside the work.
+fn named_archives(room: &Path, images: &[Entry]) -> Result<Vec<PathBuf>, FetchError> {
+    let folder = room.join("images");
+    let trouble = |source| FetchError::MakeBase {
+        source: crate::base::BaseError::ChangeTree { attempt: "copy images to", path: folder.clone(), source },
+    };
+    std::fs::create_dir(&folder).map_err(trouble)?;
+    let mut archives = Vec::new();
+    for image in images {
+        let path = folder.join(format!("{}-{}.tar", image.key.name(), image.key.version()));
+        // A link would change the cached file's ctime, by which the cache knows that nobody touched it.
+        std::fs::copy(&image.path, &path).map_err(trouble)?;
+        archives.push(path);
+    }
+    Ok(archives)
+}
