@@ -32,7 +32,7 @@ pub enum Action {
 
 /// Looks for everything in the group, and changes nothing.
 pub fn check(machine: &impl Machine, group: Group) -> Report {
-    let wanted = REQUIREMENTS.iter().filter(|requirement| group.includes(requirement.group));
+    let wanted = machine.requirements().iter().filter(|requirement| group.includes(requirement.group));
     let findings = wanted.map(|requirement| Finding { requirement, state: look(machine, requirement) }).collect();
     Report { group, findings }
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use windlass_spec::file::{Platform, Topology};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use windlass_spec::file::{ArtifactSource, Platform, Topology};
 use windlass_spec::{ClusterName, KubeVersion};
 
 /// Kubernetes from a ten-line spec to a verified cluster.
@@ -24,8 +24,8 @@ pub struct Common {
     /// The cluster directory
     #[arg(long, global = true, value_name = "DIR", default_value = "./windlass-cluster")]
     pub dir: PathBuf,
-    /// The form of the answer on stdout
-    #[arg(short, long, global = true, value_enum, default_value_t = Output::Text)]
+    /// The form of the answer on stdout: text or json
+    #[arg(short, long, global = true, value_name = "FORM", default_value = "text", value_parser = parse_output)]
     pub output: Output,
     /// How much is said on stderr and in DIR/logs/windlass.log
     #[arg(long, global = true, value_enum, default_value_t = LogLevel::Info)]
@@ -39,12 +39,38 @@ pub struct Common {
 }
 
 /// The form of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
     /// For people.
     Text,
     /// For programs.
     Json,
+    /// Into a file: only for `artifacts bundle`, whose `-o` names it.
+    File(PathBuf),
+}
+
+fn parse_output(text: &str) -> Result<Output, String> {
+    match text {
+        "text" => Ok(Output::Text),
+        "json" => Ok(Output::Json),
+        "" => Err("name a form or, for `artifacts bundle`, a file".to_owned()),
+        other => Ok(Output::File(PathBuf::from(other))),
+    }
+}
+
+impl Arguments {
+    /// The arguments, or clap's error if they make no sense together.
+    pub fn checked(self) -> Result<Self, clap::Error> {
+        let bundle = matches!(self.command, Command::Artifacts(Artifacts::Bundle(_)));
+        match &self.common.output {
+            Output::File(path) if !bundle => {
+                let message =
+                    format!("invalid value '{}' for '--output <FORM>': text or json is wanted", path.display());
+                Err(Arguments::command().error(clap::error::ErrorKind::InvalidValue, message))
+            }
+            Output::Text | Output::Json | Output::File(_) => Ok(self),
+        }
+    }
 }
 
 /// How much is logged.
@@ -75,6 +101,9 @@ pub enum Command {
     /// Look at the cluster's certificates
     #[command(subcommand)]
     Certs(Certs),
+    /// Get the software of a cluster, and see to it that it is what it should be
+    #[command(subcommand)]
+    Artifacts(Artifacts),
     /// Ready the machine that windlass runs on
     #[command(subcommand)]
     Host(Host),
@@ -148,6 +177,63 @@ pub struct Prepare {
 pub enum Certs {
     /// List every certificate, and the first date on which anything breaks
     List,
+}
+
+/// `windlass artifacts …`.
+#[derive(Debug, Subcommand)]
+pub enum Artifacts {
+    /// Build or download everything that a cluster needs
+    Fetch(Fetch),
+    /// List what is in the cache
+    List {
+        /// Hash every file and compare
+        #[arg(long)]
+        verify: bool,
+    },
+    /// Pack everything for one Kubernetes version into one signed file, named by -o FILE
+    Bundle(KubernetesVersion),
+    /// Lay out a signed bucket of the runtime addons in the cache
+    Publish {
+        /// The bucket's directory
+        #[arg(value_name = "BUCKET")]
+        bucket: PathBuf,
+    },
+    /// Remove what nothing refers to, and what is not pinned any more
+    Prune,
+}
+
+/// Which Kubernetes version is meant.
+#[derive(Debug, Clone, Args)]
+pub struct KubernetesVersion {
+    /// The Kubernetes version [default: the newest that windlass installs]
+    #[arg(long, value_name = "V")]
+    pub kubernetes_version: Option<String>,
+}
+
+/// `windlass artifacts fetch`.
+#[derive(Debug, Args)]
+pub struct Fetch {
+    /// The Kubernetes version.
+    #[command(flatten)]
+    pub version: KubernetesVersion,
+    /// Every Kubernetes version, and the tools for other platforms
+    #[arg(long)]
+    pub all: bool,
+    /// Where binaries come from
+    #[arg(long, default_value = "auto", value_parser = clap::builder::PossibleValuesParser::new(ArtifactSource::WORDS))]
+    pub source: String,
+    /// The base URL of released binaries, in the official layout
+    #[arg(long, value_name = "URL", default_value = "https://dl.k8s.io")]
+    pub mirror: String,
+    /// Take everything from this bundle, without any network
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
+    /// Public keys that may have signed the bundle, beside this host's own
+    #[arg(long, value_name = "FILE", requires = "bundle")]
+    pub trusted_key: Vec<PathBuf>,
+    /// Take a bundle whoever signed it, or nobody: only if you know where it came from
+    #[arg(long, requires = "bundle")]
+    pub no_verify_signatures: bool,
 }
 
 /// `windlass host …`.

@@ -1,5 +1,6 @@
 //! The commands: each calls one library function and prints its answer.
 
+mod artifacts;
 mod certs;
 mod host;
 mod plan;
@@ -21,19 +22,20 @@ pub fn run(arguments: &Arguments, out: &mut impl Write, err: &mut impl Write) ->
         Command::Prepare(command) => prepare::run(common, command, out, err),
         Command::Plan => plan::run(common, out),
         Command::Certs(command) => certs::run(common, command, out),
+        Command::Artifacts(command) => artifacts::run(common, command, out, err),
         Command::Host(command) => host::run(common, command, out, err),
     }
 }
 
 /// Prints an answer as text or as data.
 fn answer<T: Serialize>(
-    form: Output,
+    form: &Output,
     out: &mut impl Write,
     data: &T,
     text: impl FnOnce() -> String,
 ) -> Result<(), Failure> {
     let text = match form {
-        Output::Text => text(),
+        Output::Text | Output::File(_) => text(),
         Output::Json => serde_json::to_string_pretty(data).expect("every answer has a JSON form") + "\n",
     };
     say(out, &text)

@@ -22,12 +22,24 @@ pub enum Exit {
     Unmet,
     /// Already launched, or an edit would be overwritten.
     Refused,
+    /// An artifact is not what it should be.
+    NotTrusted,
+    /// A signal ended it.
+    Interrupted,
 }
 
 impl Exit {
     /// Every code that is in use, in order.
-    pub const ALL: [Exit; 6] =
-        [Exit::Done, Exit::Unexpected, Exit::Usage, Exit::SpecRejected, Exit::Unmet, Exit::Refused];
+    pub const ALL: [Exit; 8] = [
+        Exit::Done,
+        Exit::Unexpected,
+        Exit::Usage,
+        Exit::SpecRejected,
+        Exit::Unmet,
+        Exit::Refused,
+        Exit::NotTrusted,
+        Exit::Interrupted,
+    ];
 
     /// The number.
     pub fn code(self) -> u8 {
@@ -38,6 +50,8 @@ impl Exit {
             Exit::SpecRejected => 3,
             Exit::Unmet => 7,
             Exit::Refused => 8,
+            Exit::NotTrusted => 9,
+            Exit::Interrupted => 130,
         }
     }
 
@@ -50,6 +64,8 @@ impl Exit {
             Exit::SpecRejected => "spec rejected, or not readable",
             Exit::Unmet => "criteria unmet: `host check` found something missing",
             Exit::Refused => "refused: already launched, or an edit would be overwritten",
+            Exit::NotTrusted => "artifact not trusted: digest or signature",
+            Exit::Interrupted => "interrupted",
         }
     }
 }

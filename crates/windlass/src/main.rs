@@ -8,7 +8,7 @@ use windlass::args::Arguments;
 use windlass::{command, log};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse().checked().unwrap_or_else(|error| error.exit());
     log::start(&arguments);
     let mut stdout = std::io::stdout().lock();
     let mut stderr = std::io::stderr();

@@ -7,12 +7,18 @@ use std::path::{Path, PathBuf};
 
 use windlass_steps::host::{CommandSpec, HostError, cmd, run_blocking};
 
+use super::table::{Group, REQUIREMENTS, Requirement, Source, debian};
+
 /// Where Debian and administrators put programs. Not `PATH`: what a user has there is not what a service finds.
 const PROGRAM_DIRS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
 /// A machine to look at and to set up.
 pub trait Machine {
-    /// Where the program lies, if it is installed for everyone.
+    /// What it should have; a double may ask for less.
+    fn requirements(&self) -> &'static [Requirement] {
+        &REQUIREMENTS
+    }
+    /// Where the program, or the file if a path is given, lies, if it is installed for everyone.
     fn find_program(&self, name: &str) -> Option<PathBuf>;
     /// The version of a cargo subcommand such as `cargo-deny`, if cargo finds it and it runs.
     fn tool_version(&self, name: &str) -> Option<String>;
@@ -28,6 +34,9 @@ pub struct ThisMachine;
 
 impl Machine for ThisMachine {
     fn find_program(&self, name: &str) -> Option<PathBuf> {
+        if name.starts_with('/') {
+            return Some(PathBuf::from(name)).filter(|path| path.is_file());
+        }
         PROGRAM_DIRS.iter().map(|dir| Path::new(dir).join(name)).find(|path| is_program(path))
     }
 
@@ -65,7 +74,25 @@ pub struct FakeMachine {
     pub ran: Vec<String>,
 }
 
+/// What a double should have: a row of each kind, so that tests do not change with the real list.
+const FEW: [Requirement; 4] = [
+    debian("ignition", Group::Base, "ignition-validate", "checks the Ignition configs that windlass makes"),
+    debian("openssl", Group::Dev, "openssl", "stands for what is there"),
+    debian("systemd", Group::Dev, "systemd-analyze", "checks the systemd units in the tests"),
+    Requirement {
+        package: "cargo-deny",
+        source: Source::CratesIo { version: "0.20.2" },
+        group: Group::Dev,
+        program: "cargo-deny",
+        purpose: "stands for a tool of cargo's",
+    },
+];
+
 impl Machine for FakeMachine {
+    fn requirements(&self) -> &'static [Requirement] {
+        &FEW
+    }
+
     fn find_program(&self, name: &str) -> Option<PathBuf> {
         self.programs.contains(&name).then(|| Path::new("/usr/bin").join(name))
     }

@@ -3,28 +3,18 @@
 use serde::{Serialize, Serializer};
 
 /// Everything that windlass as built so far needs beside Rust, gcc and Go.
-pub const REQUIREMENTS: [Requirement; 4] = [
-    Requirement {
-        package: "ignition",
-        source: Source::Debian,
-        group: Group::Base,
-        program: "ignition-validate",
-        purpose: "checks the Ignition configs that windlass makes",
-    },
-    Requirement {
-        package: "openssl",
-        source: Source::Debian,
-        group: Group::Dev,
-        program: "openssl",
-        purpose: "checks the certificate chains in the tests",
-    },
-    Requirement {
-        package: "systemd",
-        source: Source::Debian,
-        group: Group::Dev,
-        program: "systemd-analyze",
-        purpose: "checks the systemd units in the tests",
-    },
+pub const REQUIREMENTS: [Requirement; 12] = [
+    debian("ignition", Group::Base, "ignition-validate", "checks the Ignition configs that windlass makes"),
+    debian("debootstrap", Group::Base, "debootstrap", "makes the root of machines"),
+    debian("pkgconf", Group::Base, "pkg-config", "finds libraries while runc and Ignition are built"),
+    debian("libseccomp-dev", Group::Base, "/usr/include/seccomp.h", "is linked into runc"),
+    debian("libblkid-dev", Group::Base, "/usr/include/blkid/blkid.h", "is linked into Ignition"),
+    debian("openssl", Group::Dev, "openssl", "checks the certificate chains in the tests"),
+    debian("systemd", Group::Dev, "systemd-analyze", "checks the systemd units in the tests"),
+    debian("systemd-container", Group::Dev, "systemd-nspawn", "boots machine bases in the tests"),
+    debian("containerd", Group::Dev, "containerd", "imports images in the tests"),
+    debian("skopeo", Group::Dev, "skopeo", "checks image archives in the tests"),
+    debian("chromium", Group::Dev, "chromium", "looks at the dashboard in the tests"),
     Requirement {
         package: "cargo-deny",
         source: Source::CratesIo { version: "0.20.2" },
@@ -33,6 +23,15 @@ pub const REQUIREMENTS: [Requirement; 4] = [
         purpose: "checks licences, sources and duplicates of the dependencies",
     },
 ];
+
+pub(super) const fn debian(
+    package: &'static str,
+    group: Group,
+    program: &'static str,
+    purpose: &'static str,
+) -> Requirement {
+    Requirement { package, source: Source::Debian, group, program, purpose }
+}
 
 /// One row: what to install, and how to tell that it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -43,7 +42,7 @@ pub struct Requirement {
     pub source: Source,
     /// Who needs it.
     pub group: Group,
-    /// The program whose presence shows that the package is there, however it came.
+    /// The program, or the file if it is a path, whose presence shows that the package is there, however it came.
     pub program: &'static str,
     /// What windlass does with it.
     pub purpose: &'static str,
@@ -52,7 +51,7 @@ pub struct Requirement {
 impl Requirement {
     /// The package with its program where that has another name, for lists of what to install by hand.
     pub(super) fn sign(&self) -> String {
-        match self.package == self.program {
+        match self.package == self.program || self.program.starts_with('/') {
             true => self.package.to_owned(),
             false => format!("{} (the program {})", self.package, self.program),
         }

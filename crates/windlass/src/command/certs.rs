@@ -15,6 +15,6 @@ pub(super) fn run(common: &Common, command: &Certs, out: &mut impl Write) -> Res
     let dir = open_prepared(common)?;
     let pki = <Pki as windlass_assets::Asset>::read(&dir).map_err(|error| asset_failure(&error))?;
     let listing = Listing::of(&pki, SystemClock::new().now());
-    answer(common.output, out, &listing, || listing.to_text())?;
+    answer(&common.output, out, &listing, || listing.to_text())?;
     Ok(Exit::Done)
 }

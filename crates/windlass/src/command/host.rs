@@ -17,7 +17,7 @@ pub(super) fn run(
     match command {
         Host::Check(scope) => {
             let report = check(&ThisMachine, group(*scope));
-            answer(common.output, out, &report, || report.to_string())?;
+            answer(&common.output, out, &report, || report.to_string())?;
             if report.is_complete() { Ok(Exit::Done) } else { Err(incomplete(&report, *scope)) }
         }
         Host::Setup(scope) => {
@@ -25,7 +25,7 @@ pub(super) fn run(
             let announce = |line: &str| drop(say(err, &format!("{line}\n")));
             let report = setup(&mut ThisMachine, group(*scope), announce)
                 .map_err(|error| Failure::of(Exit::Unexpected, &error, error.hint()))?;
-            answer(common.output, out, &report, || report.to_string())?;
+            answer(&common.output, out, &report, || report.to_string())?;
             Ok(Exit::Done)
         }
     }

@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure, asset_failure};
 pub(super) fn run(common: &Common, out: &mut impl Write) -> Result<Exit, Failure> {
     let dir = open_prepared(common)?;
     let plan = Plan::of(&dir).map_err(|error| asset_failure(&error))?;
-    answer(common.output, out, &plan, || plan.to_string())?;
+    answer(&common.output, out, &plan, || plan.to_string())?;
     Ok(Exit::Done)
 }
 

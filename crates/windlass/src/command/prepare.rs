@@ -35,7 +35,7 @@ pub(super) fn run(
     if common.output == Output::Text && !prepared.kept.is_empty() {
         say(err, &format!("edited, and kept as they are: {}\n", prepared.kept.join(", ")))?;
     }
-    answer(common.output, out, &prepared, || text(&prepared))?;
+    answer(&common.output, out, &prepared, || text(&prepared))?;
     Ok(Exit::Done)
 }
 

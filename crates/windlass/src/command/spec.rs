@@ -25,7 +25,7 @@ pub(super) fn run(
         Spec::Init(init) => say(out, &start(init)?.to_yaml())?,
         Spec::Complete(source) => {
             let (_, spec) = complete(common, source)?;
-            answer(common.output, out, &spec, || spec.to_yaml())?;
+            answer(&common.output, out, &spec, || spec.to_yaml())?;
         }
         Spec::Validate(source) => validate(common, source, out, err)?,
         Spec::Explain { path, source } => {
@@ -34,9 +34,9 @@ pub(super) fn run(
                 let next = "`windlass spec explain spec` lists the fields to start from";
                 Failure::new(Exit::Usage, format!("{path} names nothing in the spec"), vec![reason], next)
             })?;
-            answer(common.output, out, &explanation, || explanation.to_string())?;
+            answer(&common.output, out, &explanation, || explanation.to_string())?;
         }
-        Spec::Schema => answer(Output::Json, out, &schema::json_schema(), String::new)?,
+        Spec::Schema => answer(&Output::Json, out, &schema::json_schema(), String::new)?,
     }
     Ok(Exit::Done)
 }
@@ -60,7 +60,7 @@ fn validate(common: &Common, source: &SpecSource, out: &mut impl Write, err: &mu
     let (place, bytes) = read(common, source)?;
     let problems = read_and_complete(&bytes).err().map(|p| p.0).unwrap_or_default();
     if common.output == Output::Json {
-        answer(Output::Json, out, &json!({ "valid": problems.is_empty(), "problems": problems }), String::new)?;
+        answer(&Output::Json, out, &json!({ "valid": problems.is_empty(), "problems": problems }), String::new)?;
     }
     if !problems.is_empty() {
         return Err(Failure::spec(&place, &windlass_spec::Problems(problems)));

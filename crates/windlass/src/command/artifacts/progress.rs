@@ -1,0 +1,118 @@
+//! How a fetch is shown: bars on a terminal, JSON lines for programs, plain lines otherwise.
+
+use std::collections::HashMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::json;
+use windlass_artifacts::progress::{Happened, Progress};
+use windlass_steps::clock::{Clock as _, SystemClock, rfc3339_millis};
+
+use crate::args::Output;
+
+/// Whoever watches a fetch.
+pub(super) struct Display {
+    form: Form,
+}
+
+enum Form {
+    Bars { all: MultiProgress, one: Mutex<HashMap<String, ProgressBar>> },
+    Json,
+    Lines,
+}
+
+impl Display {
+    pub(super) fn new(output: &Output) -> Self {
+        let form = match output {
+            Output::Json => Form::Json,
+            Output::Text | Output::File(_) if std::io::stderr().is_terminal() => {
+                Form::Bars { all: MultiProgress::new(), one: Mutex::default() }
+            }
+            Output::Text | Output::File(_) => Form::Lines,
+        };
+        Display { form }
+    }
+
+    pub(super) fn tell(&self, news: &Progress) {
+        match &self.form {
+            Form::Bars { all, one } => bar(all, &mut one.lock().unwrap_or_else(PoisonError::into_inner), news),
+            Form::Json => line(&json_line(news)),
+            Form::Lines => {
+                if let Some(text) = words(news) {
+                    line(&format!("{}: {text}", news.what));
+                }
+            }
+        }
+    }
+}
+
+/// Nobody is left to tell if stderr is closed; the work goes on.
+fn line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+fn words(news: &Progress) -> Option<String> {
+    match &news.happened {
+        Happened::Waiting(waiting) => Some(waiting.to_string()),
+        Happened::Present | Happened::Received { .. } => None,
+        Happened::Started { way } => Some(format!("{way} started")),
+        Happened::Line(text) => Some(text.clone()),
+        Happened::Finished { took } => Some(format!("done in {:.1} s", took.as_secs_f64())),
+    }
+}
+
+/// The events' form, with what a fetch adds to it.
+fn json_line(news: &Progress) -> String {
+    let time = rfc3339_millis(SystemClock::new().now());
+    let mut event = json!({ "time": time, "step": "fetch-artifacts", "artifact": news.what });
+    let (kind, reason) = match &news.happened {
+        Happened::Started { way } => ("started", Some(way.to_string())),
+        Happened::Finished { .. } => ("finished", None),
+        Happened::Present => ("finished", Some("it is in the cache".to_owned())),
+        Happened::Waiting(_) | Happened::Line(_) => ("observed", words(news)),
+        Happened::Received { got, total } => {
+            event["got"] = (*got).into();
+            event["total"] = (*total).into();
+            ("observed", None)
+        }
+    };
+    event["kind"] = kind.into();
+    if let Some(reason) = reason {
+        event["reason"] = reason.into();
+    }
+    if let Happened::Finished { took } = &news.happened {
+        event["took"] = took.as_secs_f64().into();
+    }
+    event.to_string()
+}
+
+fn bar(all: &MultiProgress, bars: &mut HashMap<String, ProgressBar>, news: &Progress) {
+    match &news.happened {
+        Happened::Present => {}
+        Happened::Finished { took } => {
+            if let Some(bar) = bars.remove(&news.what) {
+                bar.finish_with_message(format!("done in {:.1} s", took.as_secs_f64()));
+            }
+        }
+        Happened::Received { got, total } => {
+            let bar = bars.entry(news.what.clone()).or_insert_with(|| spinner(all, &news.what));
+            let total = total.map_or_else(String::new, |total| format!(" of {}", total >> 20));
+            bar.set_message(format!("{}{total} MiB", got >> 20));
+        }
+        Happened::Waiting(_) | Happened::Started { .. } | Happened::Line(_) => {
+            let bar = bars.entry(news.what.clone()).or_insert_with(|| spinner(all, &news.what));
+            bar.set_message(words(news).unwrap_or_default());
+        }
+    }
+}
+
+fn spinner(all: &MultiProgress, what: &str) -> ProgressBar {
+    let bar = all.add(ProgressBar::new_spinner());
+    let style = ProgressStyle::with_template("{spinner} {prefix:<28} {elapsed:>4} {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.set_prefix(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
