@@ -9,12 +9,11 @@ use crate::check::set_up_host;
 use crate::report::{Failure, say};
 use crate::session::Session;
 
-/// Sets up the host, builds everything in release mode, fetches the artifacts, and prepares a cluster directory.
+/// Sets up the host, builds everything in release mode, and prepares a cluster directory.
 pub fn run(session: &mut Session, dir: &Path) -> Result<(), Failure> {
     session.stage("host set-up", |_| set_up_host(Group::Base))?;
     session.stage("build", |s| s.run(s.cargo(&["build", "--release", "--workspace"])))?;
     let windlass = session.built().join("release/windlass");
-    session.stage("artifacts", |s| s.run(cmd(&windlass).args(["artifacts", "fetch"])))?;
     session.stage("spec", |_| start_spec(&windlass, dir))?;
     session.stage("prepare", |s| s.run(cmd(&windlass).arg("prepare").arg("--dir").arg(dir)))?;
     session.summary();
