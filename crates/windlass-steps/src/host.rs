@@ -7,6 +7,7 @@ mod command;
 mod error;
 mod execute;
 mod file;
+mod follow;
 mod temp;
 
 pub use batch::Batch;
@@ -14,4 +15,5 @@ pub use command::{CommandSpec, Output, cmd};
 pub use error::HostError;
 pub use execute::{Commands, Host, ScriptedHost, run, run_blocking};
 pub use file::{Made, Mode, make_dir, read_file, set_mode, sync_dir, write_file};
+pub use follow::{Follower, Heard, Stream};
 pub use temp::sweep_temps;

@@ -7,19 +7,27 @@ use std::sync::{Mutex, PoisonError};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::process::Child;
 use tracing::{debug, warn};
 
 use super::command::Streams;
-use super::{CommandSpec, HostError, Output};
-
-const STDERR_TAIL: usize = 8 << 10;
+use super::follow::{Ear, Kept, Tail, Whole, replay};
+use super::{CommandSpec, Follower, HostError, Output, Stream};
 
 /// Whoever runs commands: the real [`Host`], or a [`ScriptedHost`] in a test.
-pub trait Commands {
+pub trait Commands: Sync {
     /// Runs the command to its end; an exit code that was not accepted is an error.
     fn run(&self, spec: CommandSpec) -> impl Future<Output = Result<Output, HostError>> + Send;
+
+    /// The same, with each line told when it is complete. A double, whose commands take no time, tells them at the end.
+    fn follow(
+        &self,
+        spec: CommandSpec,
+        follower: Follower<'_>,
+    ) -> impl Future<Output = Result<Output, HostError>> + Send {
+        async move { self.run(spec).await.map(|output| replay(output, follower)) }
+    }
 }
 
 /// The machine we run on.
@@ -30,11 +38,15 @@ impl Commands for Host {
     async fn run(&self, spec: CommandSpec) -> Result<Output, HostError> {
         run(spec).await
     }
+
+    async fn follow(&self, spec: CommandSpec, follower: Follower<'_>) -> Result<Output, HostError> {
+        execute(spec, Group::Own, Some(follower)).await
+    }
 }
 
 /// Runs the command on this machine. Dropping the future kills the command's whole process group.
 pub async fn run(spec: CommandSpec) -> Result<Output, HostError> {
-    execute(spec, Group::Own).await
+    execute(spec, Group::Own, None).await
 }
 
 /// Runs the command and blocks until it ends; works with or without an async runtime around it.
@@ -48,7 +60,7 @@ pub fn run_blocking(spec: CommandSpec) -> Result<Output, HostError> {
             .enable_all()
             .build()
             .map_err(|source| HostError::StartCommand { command, source })?;
-        runtime.block_on(execute(spec, group))
+        runtime.block_on(execute(spec, group, None))
     };
     // A thread of its own, because a runtime may not be started inside another one.
     match std::thread::scope(|scope| scope.spawn(work).join()) {
@@ -63,14 +75,14 @@ enum Group {
     Ours,
 }
 
-async fn execute(spec: CommandSpec, group: Group) -> Result<Output, HostError> {
+async fn execute(spec: CommandSpec, group: Group, follower: Option<Follower<'_>>) -> Result<Output, HostError> {
     let command = spec.line();
     debug!(command, "running command");
     let mut child = start(&spec, &command, group)?;
     let mut leash = Leash::on(&child, group);
-    let mut stdout = Vec::new();
-    let mut tail = Tail::default();
-    let exchange = exchange(&mut child, &spec, &command, &mut stdout, &mut tail);
+    let mut stdout = Ear::new(Stream::Out, follower, Whole::up_to(spec.stdout_limit));
+    let mut stderr = Ear::new(Stream::Err, follower, Tail::default());
+    let exchange = exchange(&mut child, &spec, &command, &mut stdout, &mut stderr);
     let ended = match spec.timeout {
         None => Ok(exchange.await),
         Some(limit) => tokio::time::timeout(limit, exchange).await.map_err(|_| limit),
@@ -80,13 +92,16 @@ async fn execute(spec: CommandSpec, group: Group) -> Result<Output, HostError> {
         Err(limit) => {
             leash.kill();
             reap(&mut child, &command).await?;
-            return Err(HostError::AwaitCommand { command, limit, stderr: tail.text() });
+            // A question that nobody answered has no line break.
+            stderr.end();
+            return Err(HostError::AwaitCommand { command, limit, stderr: stderr.kept.text() });
         }
     };
     leash.release();
+    let (stdout, stderr) = (stdout.kept.bytes, stderr.kept.text());
     match status.code() {
-        Some(code) if spec.accepted.contains(&code) => Ok(Output { command, code, stdout, stderr: tail.text() }),
-        _ => Err(HostError::RunCommand { command, status, stderr: tail.text() }),
+        Some(code) if spec.accepted.contains(&code) => Ok(Output { command, code, stdout, stderr }),
+        _ => Err(HostError::RunCommand { command, status, stderr }),
     }
 }
 
@@ -123,8 +138,8 @@ async fn exchange(
     child: &mut Child,
     spec: &CommandSpec,
     command: &str,
-    stdout: &mut Vec<u8>,
-    tail: &mut Tail,
+    stdout: &mut Ear<'_, Whole>,
+    stderr: &mut Ear<'_, Tail>,
 ) -> Result<std::process::ExitStatus, HostError> {
     let trouble = |source| HostError::TalkToCommand { command: command.to_owned(), source };
     let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -137,16 +152,15 @@ async fn exchange(
     };
     let collect = async {
         let Some(pipe) = out else { return Ok(()) };
-        let limit = spec.stdout_limit;
-        pipe.take(limit as u64 + 1).read_to_end(stdout).await.map_err(trouble)?;
-        match stdout.len() > limit {
-            true => Err(HostError::HoldOutput { command: command.to_owned(), limit }),
+        stdout.listen(pipe).await.map_err(trouble)?;
+        match stdout.kept.is_over() {
+            true => Err(HostError::HoldOutput { command: command.to_owned(), limit: spec.stdout_limit }),
             false => Ok(()),
         }
     };
     let complain = async {
         match err {
-            Some(pipe) => tail.follow(pipe).await.map_err(trouble),
+            Some(pipe) => stderr.listen(pipe).await.map_err(trouble),
             None => Ok(()),
         }
     };
@@ -190,42 +204,6 @@ impl Leash {
 impl Drop for Leash {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// The end of a stream, whatever its length.
-#[derive(Default)]
-struct Tail {
-    bytes: Vec<u8>,
-    cut: bool,
-}
-
-impl Tail {
-    async fn follow(&mut self, mut pipe: impl AsyncRead + Unpin) -> io::Result<()> {
-        let mut chunk = [0; 4096];
-        loop {
-            match pipe.read(&mut chunk).await? {
-                0 => return Ok(()),
-                read => self.push(&chunk[..read]),
-            }
-        }
-    }
-
-    fn push(&mut self, chunk: &[u8]) {
-        self.bytes.extend_from_slice(chunk);
-        if self.bytes.len() > STDERR_TAIL {
-            self.bytes.drain(..self.bytes.len() - STDERR_TAIL);
-            self.cut = true;
-        }
-    }
-
-    fn text(&self) -> String {
-        let text = String::from_utf8_lossy(&self.bytes);
-        match (self.cut, text.split_once('\n')) {
-            (true, Some((_, rest))) if !rest.is_empty() => format!("[...]\n{rest}"),
-            (true, _) => format!("[...]{text}"),
-            (false, _) => text.into_owned(),
-        }
     }
 }
 

@@ -1,7 +1,9 @@
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use super::super::cmd;
+use super::super::follow::STDERR_TAIL;
+use super::super::{Heard, cmd};
 use super::*;
 
 fn sh(script: &str) -> CommandSpec {
@@ -127,9 +129,50 @@ async fn dropping_the_future_kills_the_whole_group() {
 }
 
 #[tokio::test]
+async fn a_line_is_told_while_the_command_still_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (heard, told) = (dir.path().join("heard"), Mutex::new(Vec::new()));
+    // The command does not end before its first line was heard: it waits for the file that the follower makes.
+    let script = format!("echo first >&2; until [ -e {} ]; do sleep 0.01; done; printf last", heard.display());
+    let follower = |stream: Stream, line: &str| {
+        told.lock().unwrap().push((stream, line.to_owned()));
+        std::fs::File::create(&heard).unwrap();
+        Heard::Keep
+    };
+    let output = Host.follow(sh(&script).timeout(Duration::from_secs(60)), &follower).await.unwrap();
+    assert_eq!((output.text().unwrap(), output.stderr.as_str()), ("last", "first\n"));
+    let told = told.into_inner().unwrap();
+    assert_eq!(told, [(Stream::Err, "first".to_owned()), (Stream::Out, "last".to_owned())]);
+}
+
+#[tokio::test]
+async fn progress_does_not_push_the_reason_of_a_failure_aside() {
+    let script = "echo the disk is full >&2; seq 100000 >&2; seq 100000; printf 'and a question? ' >&2; exit 1";
+    let progress = |_: Stream, line: &str| match line.parse::<u32>() {
+        Ok(_) => Heard::Drop,
+        Err(_) => Heard::Keep,
+    };
+    let error = Host.follow(sh(script).stdout_limit(10), &progress).await.unwrap_err();
+    let HostError::RunCommand { stderr, .. } = &error else { panic!("{error}") };
+    assert_eq!(stderr, "the disk is full\nand a question? ");
+    let error = Host.follow(cmd("yes").stdout_limit(1000), &progress).await.unwrap_err();
+    assert!(matches!(error, HostError::HoldOutput { limit: 1000, .. }), "{error}");
+    let waiting = sh("printf 'password: ' >&2; sleep 1000").timeout(Duration::from_millis(500));
+    let HostError::AwaitCommand { stderr, .. } = Host.follow(waiting, &progress).await.unwrap_err() else { panic!() };
+    assert!(stderr.is_empty() || stderr == "password: ", "{stderr}");
+}
+
+#[tokio::test]
 async fn a_scripted_host_answers_its_script_and_remembers() {
     let host = ScriptedHost::default().answer("uname -r", "6.1.0\n");
     assert_eq!(host.run(cmd("uname").arg("-r")).await.unwrap().text().unwrap(), "6.1.0");
     assert!(host.run(cmd("uname").arg("-a")).await.is_err());
     assert_eq!(host.ran(), ["uname -r", "uname -a"]);
+    let told = Mutex::new(Vec::new());
+    let follower = |_: Stream, line: &str| {
+        told.lock().unwrap().push(line.to_owned());
+        Heard::Drop
+    };
+    assert!(host.follow(cmd("uname").arg("-r"), &follower).await.unwrap().stdout.is_empty());
+    assert_eq!(told.into_inner().unwrap(), ["6.1.0"]);
 }
