@@ -189,6 +189,7 @@ fn each_topology_has_its_manifests() {
     };
     let self_hosted = [
         "addons/coredns.yaml",
+        "addons/dashboard.yaml",
         "addons/flannel.yaml",
         "addons/kube-proxy.yaml",
         "addons/runtime-mappings.yaml",
@@ -213,7 +214,7 @@ fn each_topology_has_its_manifests() {
         "master/kube-controller-manager.yaml",
         "master/kube-scheduler.yaml",
     ];
-    let bare = "  topology: volumes\n  network: {plugin: none}\n  addons: {coreDNS: {enabled: false}}\n";
+    let bare = "  topology: volumes\n  network: {plugin: none}\n  addons:\n    coreDNS: {enabled: false}\n    dashboard: {enabled: false}\n";
     assert_eq!(paths(bare), volumes);
 }
 
@@ -242,6 +243,25 @@ fn an_edit_that_is_no_manifest_is_refused_with_its_path() {
     assert!(Manifests::from_files(broken).unwrap_err().to_string().contains("addons/coredns.yaml"));
     let outside = [("../coredns.yaml".to_owned(), String::new())];
     assert!(Manifests::from_files(outside).is_err());
+}
+
+#[test]
+fn the_dashboard_can_list_and_nothing_else() {
+    let objects = &DEFAULT.objects;
+    let rules = one(objects, "ClusterRole", "windlass:dashboard")["rules"].as_array().unwrap().clone();
+    assert!(rules.iter().all(|rule| rule["verbs"] == json!(["list"])), "{rules:?}");
+    let resources: Vec<&Value> = rules.iter().flat_map(|rule| rule["resources"].as_array().unwrap()).collect();
+    assert!(resources.contains(&&json!("addons")) && !resources.contains(&&json!("secrets")), "{resources:?}");
+    let container = |objects: &[(String, Object)]| {
+        one(objects, "Deployment", "dashboard")["spec"]["template"]["spec"]["containers"][0].clone()
+    };
+    assert_eq!(container(objects)["command"], json!(["/windlass-node", "dashboard"]));
+    let other = Manifests::make(&plain("  addons: {dashboard: {image: example.org/page:1}}\n")).unwrap();
+    let other = container(&all_objects(&other));
+    assert_eq!(
+        (&other["image"], other.get("command"), other.get("readinessProbe")),
+        (&json!("example.org/page:1"), None, None)
+    );
 }
 
 #[test]

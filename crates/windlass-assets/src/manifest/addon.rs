@@ -1,5 +1,5 @@
-//! What is added to the bare cluster: its network, services, names, and the table by which machines choose their
-//! container runtime.
+//! What is added to the bare cluster: its network, services, names, a page about it, and the table by which machines
+//! choose their container runtime.
 
 use minijinja::context;
 use serde_json::{Map, Value};
@@ -21,6 +21,9 @@ pub(super) fn render(spec: &CompleteSpec) -> Result<Vec<Rendered>, ManifestError
     }
     if spec.spec.addons.core_dns.enabled {
         list.push(("coredns", core_dns(spec)?));
+    }
+    if spec.spec.addons.dashboard.enabled {
+        list.push(("dashboard", dashboard(spec)?));
     }
     Ok(list.into_iter().map(|(name, text)| (Group::Addons, name.to_owned(), text)).collect())
 }
@@ -62,6 +65,13 @@ fn core_dns(spec: &CompleteSpec) -> Result<String, ManifestError> {
         replicas => spec.spec.addons.core_dns.replicas,
     };
     render_template("addons/coredns.yaml", context)
+}
+
+/// Someone else's image starts as it likes, and is asked nothing that only ours answers.
+fn dashboard(spec: &CompleteSpec) -> Result<String, ManifestError> {
+    let image = spec.spec.addons.dashboard.image.as_str();
+    let context = context!(image => image, is_ours => image == spec.spec.images.windlass_node);
+    render_template("addons/dashboard.yaml", context)
 }
 
 fn runtime_mappings() -> Result<String, ManifestError> {

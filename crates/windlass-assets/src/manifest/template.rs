@@ -18,6 +18,7 @@ macro_rules! template {
 
 static TEMPLATES: &[(&str, &str)] = &[
     template!("addons/coredns.yaml"),
+    template!("addons/dashboard.yaml"),
     template!("addons/dns-controller.yaml"),
     template!("addons/flannel.yaml"),
     template!("addons/kube-proxy.yaml"),
