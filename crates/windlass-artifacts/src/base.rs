@@ -32,11 +32,13 @@ use std::fmt;
 /// Where archives lie in a base, for a machine whose runtime was cleaned.
 pub const IMAGES: &str = "usr/share/windlass/images";
 
-/// What is being done; each is told once, when it begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What is being done, told when it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
     /// debootstrap downloads and unpacks packages.
     Debootstrap,
+    /// debootstrap is at one of its packages, in its own words.
+    Package(String),
     /// What machines do not need goes.
     Trim,
     /// The root gets its configuration.
@@ -60,6 +62,7 @@ impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Stage::Debootstrap => f.write_str("installing Debian packages"),
+            Stage::Package(words) => f.write_str(words),
             Stage::Trim => f.write_str("removing what machines do not need"),
             Stage::Configure => f.write_str("configuring the root"),
             Stage::Derive => f.write_str("deriving an OS version"),

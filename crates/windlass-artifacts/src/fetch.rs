@@ -7,7 +7,7 @@ mod made;
 
 pub use error::FetchError;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use tokio::sync::OnceCell;
@@ -18,9 +18,9 @@ use windlass_steps::host::{Commands, Mode};
 use crate::cache::{Cache, Details, Entry, Key, Kind, SourceKind};
 use crate::download::{Downloader, Limits};
 use crate::image::ImageSet;
-use crate::pins::{Modules, Pins, Set};
+use crate::pins::{Modules, Pins, Release, Set};
 use crate::progress::{Observer, Progress};
-use crate::release::{Arch, Choice, Mirror, PATIENCE, Published, choose};
+use crate::release::{self, Arch, Choice, Mirror, PATIENCE, Published, Registry, choose};
 use crate::source::{Capacity, Source};
 use made::Maker;
 
@@ -36,6 +36,8 @@ pub struct Fetch<'a, C> {
     pub commands: &'a C,
     /// The mirror of released binaries.
     pub mirror: &'a Mirror,
+    /// The registry of released images, if it is another than their names say.
+    pub registry: Option<&'a Registry>,
     /// Where binaries come from.
     pub source: ArtifactSource,
     /// windlass' own program for machines.
@@ -71,12 +73,16 @@ impl<C: Commands> Fetch<'_, C> {
         observer: Observer<'_>,
     ) -> Result<Fetched, FetchError> {
         let (choice, mut entries) = self.binaries(version, extent, observer).await?;
+        // A multi-call binary is found once for each of its names.
+        let mut seen = BTreeSet::new();
+        entries.retain(|entry| seen.insert(entry.key.clone()));
         let own = self.own_program().await?;
         let maker = Maker {
             cache: self.cache,
             commands: self.commands,
             version,
             apt: self.apt,
+            registry: self.registry,
             binaries: programs(&entries, &own),
             tree: OnceCell::new(),
             observer,
@@ -114,19 +120,8 @@ impl<C: Commands> Fetch<'_, C> {
             arch: Arch::of_this_host(),
             capacity: Capacity::of_this_host(),
         };
-        // What is there already needs neither a mirror nor a compiler.
-        let mut present = Vec::new();
-        for release in &releases {
-            match building.present(release)? {
-                Some(entries) => present.extend(entries),
-                None => break,
-            }
-        }
-        let missing =
-            releases.iter().any(|r| present.iter().all(|e| r.binaries.iter().all(|b| b.name != e.key.name())));
-        if !missing {
-            let choice = Choice { source: SourceKind::Source, why: "everything is in the cache".to_owned() };
-            return Ok((choice, present));
+        if let Some(present) = self.present(&building, &releases)? {
+            return Ok(present);
         }
         let choice = self.choose(version).await?;
         observer(Progress::said("artifacts", choice.to_string()));
@@ -138,14 +133,43 @@ impl<C: Commands> Fetch<'_, C> {
             Published { cache: self.cache, mirror: self.mirror, downloader: &downloader, arch: Arch::of_this_host() };
         let mut entries = Vec::new();
         for release in releases {
-            // What upstream publishes no binaries of is built, whatever was chosen.
-            if release.release.is_empty() {
-                entries.extend(building.build(release, observer).await?);
-            } else {
-                entries.extend(published.fetch(release, observer).await?);
-            }
+            entries.extend(match published.fetch(release, observer).await {
+                Err(error) if error.is_absent() && (self.may_choose() || release.release.is_empty()) => {
+                    observer(Progress::said(release.title(), format!("building it: {}", causes(&error))));
+                    building.build(release, observer).await?
+                }
+                fetched => fetched?,
+            });
         }
         Ok((choice, entries))
+    }
+
+    /// All binaries, if they are there already: then neither a mirror nor a compiler is asked. Images come from where
+    /// the binaries came from.
+    fn present(
+        &self,
+        building: &Source<'_, C>,
+        releases: &[&Release],
+    ) -> Result<Option<(Choice, Vec<Entry>)>, FetchError> {
+        let mut entries = Vec::new();
+        for release in releases {
+            let found = match building.present(release)? {
+                None if self.source != ArtifactSource::Source => {
+                    release::present(self.cache, release).map_err(|source| FetchError::UseCache { source })?
+                }
+                found => found,
+            };
+            let Some(found) = found else { return Ok(None) };
+            entries.extend(found);
+        }
+        let released = entries.iter().any(|entry| entry.source == SourceKind::Release);
+        let source = if released { SourceKind::Release } else { SourceKind::Source };
+        Ok(Some((Choice { source, why: "everything is in the cache".to_owned() }, entries)))
+    }
+
+    /// Whether what mirror and registry do not have may be made here.
+    fn may_choose(&self) -> bool {
+        self.source == ArtifactSource::Auto
     }
 
     fn downloader(&self) -> Result<Downloader, FetchError> {
@@ -184,13 +208,33 @@ impl<C: Commands> Fetch<'_, C> {
         for set in ImageSet::ALL {
             let ours = matches!(set, ImageSet::Pause | ImageSet::WindlassNode);
             images.push(if choice.source == SourceKind::Release && !ours {
-                maker.pulled_images(set).await?
+                self.published_images(maker, set, root).await?
             } else {
                 maker.images(set, root).await?
             });
         }
         Ok(images)
     }
+
+    /// From the registry. If we may choose, what it does not have is made, and what was made is kept.
+    async fn published_images(&self, maker: &Maker<'_, C>, set: ImageSet, root: &Entry) -> Result<Entry, FetchError> {
+        if self.may_choose()
+            && let Some(made) = maker.made_images(set, root)?
+        {
+            return Ok(made);
+        }
+        match maker.pulled_images(set).await {
+            Err(FetchError::Download { source }) if self.may_choose() && source.is_absent() => {
+                (maker.observer)(Progress::said(set.as_str(), format!("making it: {}", causes(&source))));
+                maker.images(set, root).await
+            }
+            pulled => pulled,
+        }
+    }
+}
+
+fn causes(error: &release::ReleaseError) -> String {
+    windlass_steps::report::chain(error).join(": ")
 }
 
 /// Whether an artifact is of a version that this windlass would fetch.
@@ -234,3 +278,6 @@ fn programs(entries: &[Entry], own: &Entry) -> BTreeMap<String, Entry> {
 fn paths(programs: &BTreeMap<String, Entry>) -> BTreeMap<String, PathBuf> {
     programs.iter().map(|(name, entry)| (name.clone(), entry.path.clone())).collect()
 }
+
+#[cfg(test)]
+mod tests;

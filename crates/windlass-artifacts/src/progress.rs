@@ -37,6 +37,17 @@ pub enum Happened {
     },
     /// Something a person may want to read while waiting.
     Line(String),
+    /// One of very many such lines: worth a glance on a terminal, noise in a log.
+    Detail(String),
+    /// Another package is being compiled.
+    Compiling {
+        /// What it is for.
+        binary: String,
+        /// How many were begun so far.
+        done: usize,
+        /// How many the binary is made of. What Go has in its cache is not compiled, so that the count may end before.
+        of: usize,
+    },
     /// A part of a download is here.
     Received {
         /// Bytes so far.

@@ -8,7 +8,7 @@ mod mirror;
 
 pub use choose::{Choice, PATIENCE, choose};
 pub use error::ReleaseError;
-pub use image::pull_image;
+pub use image::{Registry, pull_image};
 pub use mirror::{Arch, Mirror};
 
 use std::collections::BTreeMap;
@@ -47,13 +47,13 @@ impl Published<'_> {
         if release.release.is_empty() {
             return Err(ReleaseError::NotPublished { release: title });
         }
-        if let Some(entries) = self.present(release).map_err(cached)? {
+        if let Some(entries) = present(self.cache, release).map_err(cached)? {
             teller.tell(Happened::Present);
             return Ok(entries);
         }
         let announce = |waiting: &Waiting| teller.tell(Happened::Waiting(waiting.clone()));
         let _fetching = self.cache.lock(&title, announce).await.map_err(cached)?;
-        if let Some(entries) = self.present(release).map_err(cached)? {
+        if let Some(entries) = present(self.cache, release).map_err(cached)? {
             teller.tell(Happened::Present);
             return Ok(entries);
         }
@@ -67,12 +67,6 @@ impl Published<'_> {
         }
         teller.tell(Happened::Finished { took: started.elapsed() });
         Ok(entries)
-    }
-
-    /// The programs of a release, if all of them are in the cache.
-    pub fn present(&self, release: &Release) -> Result<Option<Vec<Entry>>, CacheError> {
-        let program = |file: &ReleaseFile| self.cache.program(&file.name, &release.version);
-        release.release.iter().map(program).collect()
     }
 
     async fn fetch_file(
@@ -130,6 +124,13 @@ impl Published<'_> {
         }
         Ok(found)
     }
+}
+
+/// The programs of a release as a mirror publishes them, if there are any and all of them are in the cache.
+pub fn present(cache: &Cache, release: &Release) -> Result<Option<Vec<Entry>>, CacheError> {
+    let program = |file: &ReleaseFile| cache.program(&file.name, &release.version);
+    let programs: Option<Vec<Entry>> = release.release.iter().map(program).collect::<Result<_, _>>()?;
+    Ok(programs.filter(|programs| !programs.is_empty()))
 }
 
 /// The files of a release, each with the programs that are in it.

@@ -6,6 +6,7 @@
 
 mod error;
 mod go;
+mod said;
 mod schedule;
 
 pub use error::SourceError;
@@ -15,13 +16,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use windlass_steps::host::{Commands, HostError, Mode, Output, cmd};
+use windlass_steps::host::{Commands, HostError, Mode, cmd};
 
 use crate::cache::{Cache, CacheError, Details, Entry, Key, Kind, SourceKind, TempDir};
 use crate::digest::Digest;
 use crate::pins::{Binary, Modules, Release};
 use crate::progress::{Happened, Observer, Teller, Way};
 use crate::release::Arch;
+use said::{Compiling, Getting};
 use schedule::Weight;
 
 /// A first run is a matter of milliseconds.
@@ -127,7 +129,7 @@ impl<C: Commands> Source<'_, C> {
         teller: Teller<'_>,
     ) -> Result<Entry, SourceError> {
         let failed = |source| match source {
-            HostError::FindProgram { .. } => SourceError::FindGo { release: release.title() },
+            HostError::FindProgram { program } if program == "go" => SourceError::FindGo { release: release.title() },
             source => {
                 SourceError::Build { release: release.title(), binary: binary.name.clone(), source: Box::new(source) }
             }
@@ -135,14 +137,19 @@ impl<C: Commands> Source<'_, C> {
         if let Some(entry) = self.present_binary(release, binary)? {
             return Ok(entry);
         }
+        self.commands.run(go::version()).await.map_err(failed)?;
         teller.line(format!("{}: getting modules", binary.name));
-        let packages = self.commands.run(go::list(binary, self.arch, module)).await.map_err(failed)?;
-        tell_lines(teller, &packages);
-        let count = packages.stdout.iter().filter(|byte| **byte == b'\n').count();
-        teller.line(format!("{}: building {count} packages", binary.name));
+        let getting = Getting::new(teller);
+        let list = go::list(binary, self.arch, module);
+        let listed = self.commands.follow(list, &|stream, line| getting.hear(stream, line)).await.map_err(failed)?;
+        if getting.modules() > 0 {
+            teller.line(format!("{}: {} modules downloaded", binary.name, getting.modules()));
+        }
+        let compiling = Compiling::new(teller, &binary.name, listed.text().map_err(failed)?);
+        teller.line(format!("{}: {} packages, without those that Go has compiled", binary.name, compiling.count()));
         let out = room.path().join(&binary.name);
-        let built = self.commands.run(go::build(binary, self.arch, module, &out)).await.map_err(failed)?;
-        tell_lines(teller, &built);
+        let build = go::build(binary, self.arch, module, room.path(), &out);
+        self.commands.follow(build, &|stream, line| compiling.hear(stream, line)).await.map_err(failed)?;
         self.check(release, binary, &out, room).await?;
         self.keep(release, binary, &out).await
     }
@@ -204,10 +211,6 @@ fn key(release: &Release, binary: &Binary) -> Result<Key, CacheError> {
 
 fn link(target: &Path, name: &Path) -> Result<(), HostError> {
     std::os::unix::fs::symlink(target, name).map_err(|source| HostError::WriteFile { path: name.to_owned(), source })
-}
-
-fn tell_lines(teller: Teller<'_>, output: &Output) {
-    output.stderr.lines().filter(|line| !line.trim().is_empty()).for_each(|line| teller.line(line));
 }
 
 #[cfg(test)]

@@ -283,14 +283,14 @@ fn an_extension_is_a_tree_that_names_its_system() {
     let out = dir.path().join("out");
     fs::create_dir(&out).unwrap();
     extract(one.as_slice(), &Limits::default(), &out).unwrap();
-    let release = out.join("usr/lib/extension-release.d/extension-release.containerd");
+    let release = out.join("usr/lib/extension-release.d/extension-release.containerd-2.2.9-os12");
     assert_eq!(fs::read_to_string(release).unwrap(), "ID=debian\nVERSION_ID=12\n");
     for name in ["containerd", "containerd-shim-runc-v2", "ctr", "runc"] {
         let mode = out.join("usr/bin").join(name).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o755, "{name}");
     }
     let kubelet = Extension::kubelet(&KubeVersion::parse("1.36.3").unwrap(), os, dir.path().join("ctr")).unwrap();
-    assert_eq!((kubelet.name.as_str(), kubelet.version.as_str()), ("kubelet-1.36.3", "1.36.3"));
+    assert_eq!((kubelet.package.as_str(), kubelet.directory().as_str()), ("kubelet", "kubelet-1.36.3-os12"));
     assert!(pack_extension(&kubelet, Vec::new()).is_ok());
 }
 

@@ -16,8 +16,8 @@ const PROGRAM_DIRS: [&str; 4] = ["bin/", "sbin/", "libexec/", "local/bin/"];
 /// An extension to be packed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extension {
-    /// The name of its directory on a machine, which `extension-release` must repeat.
-    pub name: PackageName,
+    /// What is inside.
+    pub package: PackageName,
     /// The version of what is inside.
     pub version: AddonVersion,
     /// `ID` of the system that it fits.
@@ -70,9 +70,9 @@ impl Extension {
             ("ctr", &runtime.ctr),
             ("runc", &runtime.runc),
         ];
-        let name = PackageName::parse("containerd").expect("letters are a name");
+        let package = PackageName::parse("containerd").expect("letters are a name");
         let files = files.map(|(name, source)| program(name, source)).into();
-        Extension { name, version, os_id: "debian".to_owned(), os_version_id: os, files }
+        Extension { package, version, os_id: "debian".to_owned(), os_version_id: os, files }
     }
 
     /// The kubelet of one Kubernetes version, which may be the multi-call binary, for one version of Debian.
@@ -83,12 +83,18 @@ impl Extension {
             what: error.to_string(),
         };
         Ok(Extension {
-            name: PackageName::parse(&format!("kubelet-{number}")).map_err(describe)?,
+            package: PackageName::parse("kubelet").map_err(describe)?,
             version: AddonVersion::parse(&number).map_err(describe)?,
             os_id: "debian".to_owned(),
             os_version_id: os,
             files: vec![program("kubelet", &binary)],
         })
+    }
+
+    /// The name of its directory on a machine, which the name of its `extension-release` must repeat. The OS version is
+    /// a part of it, because extensions for the running and the next OS lie side by side and each merges on its own.
+    pub fn directory(&self) -> String {
+        format!("{}-{}-os{}", self.package, self.version, self.os_version_id)
     }
 
     fn release(&self) -> String {
@@ -98,7 +104,7 @@ impl Extension {
 
 /// Packs an extension as `.tar.gz`; the same programs give the same bytes.
 pub fn pack_extension(extension: &Extension, out: impl Write) -> Result<Packed, AddonError> {
-    let name = extension.name.to_string();
+    let name = extension.directory();
     let wrong = |what: String| AddonError::DescribeExtension { name: name.clone(), what };
     let failed = |source| AddonError::PackExtension { name: name.clone(), source };
     let plain_id = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);

@@ -1,8 +1,9 @@
-//! A bucket: for each board and OS version a signed manifest, and beside it the packages that it names.
+//! A bucket: for each board and OS version a signed manifest, and beside it the packages that it names. Below the bucket's
+//! own address that is what `spec.artifacts.addonManifestURL` says unless someone writes another one.
 //!
 //! ```text
-//! amd64-usr/base-1/torcx_manifest.json{,.asc,.minisig}
-//! amd64-usr/base-1/packages/containerd/2.2.9/containerd-2.2.9-<digits of its hash>.tar.gz
+//! amd64-usr/1/torcx_manifest.json{,.asc,.minisig}
+//! amd64-usr/1/packages/containerd/2.2.9/containerd-2.2.9-<digits of its hash>.tar.gz
 //! ```
 //!
 //! Packages fit one OS version only, so they lie below it, and their locations need no `..`. A package's name holds a

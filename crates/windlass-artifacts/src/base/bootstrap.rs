@@ -3,9 +3,10 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use windlass_steps::host::{CommandSpec, Commands, HostError, cmd};
+use windlass_steps::host::{CommandSpec, Commands, Heard, HostError, cmd};
 
 use super::error::change;
 use super::settle::configure;
@@ -15,6 +16,8 @@ use super::{BaseError, Mirror, Observer, Stage, need_root};
 const SUITE: &str = "bookworm";
 /// A slow mirror is waited for, a dead one is not.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
+/// How many warnings and errors of debootstrap are repeated when it failed.
+const TROUBLE: usize = 5;
 
 /// What machines need beyond the minimum: systemd, the tools of networks and file systems, and a way in.
 pub const PACKAGES: &[&str] = &[
@@ -60,8 +63,10 @@ pub async fn make_root(
         None => Mirror::find(inputs.apt, SUITE)?,
     };
     let proxy = proxy(commands).await?;
-    let run = commands.run(debootstrap(inputs, &mirror, proxy.as_deref(), out)).await;
-    run.map_err(|source| BaseError::RunTool { attempt: "install Debian's packages", source })?;
+    let said = Said::default();
+    let command = debootstrap(inputs, &mirror, proxy.as_deref(), out);
+    let run = commands.follow(command, &|_, line| said.hear(line, observe)).await;
+    run.map_err(|source| BaseError::InstallPackages { said: said.trouble(), source })?;
     observe(Stage::Trim);
     trim(out)?;
     observe(Stage::Configure);
@@ -86,6 +91,29 @@ fn debootstrap(inputs: &RootInputs<'_>, mirror: &Mirror, proxy: Option<&str>, ou
     }
     // The tree is thrown away after a power cut, so that dpkg need not sync every file.
     command.arg(SUITE).arg(out).arg(&mirror.uri).env("DPKG_FORCE", "unsafe-io").env("LC_ALL", "C.UTF-8").timeout(LIMIT)
+}
+
+/// What debootstrap says on stdout, where it also says what is wrong: `I: Unpacking dpkg...`, `E: Couldn't download …`.
+#[derive(Default)]
+struct Said {
+    trouble: Mutex<Vec<String>>,
+}
+
+impl Said {
+    fn hear(&self, line: &str, observe: Observer<'_>) -> Heard {
+        if let Some(words) = line.strip_prefix("I: ") {
+            observe(Stage::Package(words.trim_end_matches('.').to_owned()));
+        } else if line.starts_with("E: ") || line.starts_with("W: ") {
+            self.trouble.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+        }
+        Heard::Keep
+    }
+
+    /// The last of its warnings and errors.
+    fn trouble(self) -> String {
+        let trouble = self.trouble.into_inner().unwrap_or_else(PoisonError::into_inner);
+        trouble[trouble.len().saturating_sub(TROUBLE)..].join("; ")
+    }
 }
 
 /// apt may reach its mirrors through a proxy; debootstrap has to be told.
@@ -198,6 +226,17 @@ mod tests {
         let line = debootstrap(&inputs, &mirror, None, Path::new("/out")).line();
         assert!(line.starts_with("setpriv --pdeathsig KILL unshare --mount "), "{line}");
         assert!(line.ends_with("--keyring /k.gpg --cache-dir /p bookworm /out http://m.example/debian"), "{line}");
+    }
+
+    #[test]
+    fn what_debootstrap_says_is_told_and_its_errors_are_kept() {
+        let (said, told) = (Said::default(), Mutex::new(Vec::new()));
+        let observe = |stage: Stage| told.lock().unwrap().push(stage);
+        for line in ["I: Unpacking dpkg...", "W: slow", "E: Couldn't download dpkg", "", "anything"] {
+            said.hear(line, &observe);
+        }
+        assert_eq!(told.into_inner().unwrap(), [Stage::Package("Unpacking dpkg".to_owned())]);
+        assert_eq!(said.trouble(), "W: slow; E: Couldn't download dpkg");
     }
 
     #[test]

@@ -21,6 +21,14 @@ pub enum BaseError {
         /// Where apt's configuration was read.
         directory: PathBuf,
     },
+    /// debootstrap failed.
+    #[error("cannot install Debian's packages{}{said}", if said.is_empty() { "" } else { ": " })]
+    InstallPackages {
+        /// Its warnings and errors.
+        said: String,
+        /// How it ended.
+        source: HostError,
+    },
     /// A command of the host failed.
     #[error("cannot {attempt}")]
     RunTool {
@@ -65,7 +73,7 @@ impl BaseError {
         match self {
             Self::BeRoot => Some("run it as root, or with sudo".to_owned()),
             Self::FindMirror { .. } => Some("name a Debian mirror".to_owned()),
-            Self::RunTool { source, .. } => source.hint(),
+            Self::InstallPackages { source, .. } | Self::RunTool { source, .. } => source.hint(),
             Self::ChangeTree { .. } | Self::PackSpecial { .. } | Self::StartRuntime { .. } => None,
             Self::KeepRuntime { source } => source.as_ref().and_then(HostError::hint),
         }

@@ -23,7 +23,7 @@ use crate::download::Limits;
 use crate::image::{ImageInputs, ImageSet, make_archive};
 use crate::oci::write_pulled;
 use crate::progress::{Happened, Observer, Progress, Teller, Way};
-use crate::release::{Arch, pull_image};
+use crate::release::{Arch, Registry, pull_image};
 
 /// The Debian release that machines are.
 const DEBIAN: &str = "12";
@@ -34,6 +34,8 @@ pub(super) struct Maker<'a, C> {
     pub(super) commands: &'a C,
     pub(super) version: KubeVersion,
     pub(super) apt: &'a Path,
+    /// Where images are pulled from, if not from where their names say.
+    pub(super) registry: Option<&'a Registry>,
     /// Every program by each of its names.
     pub(super) binaries: BTreeMap<String, Entry>,
     /// The machine's root as a tree, unpacked when it is first needed.
@@ -43,6 +45,7 @@ pub(super) struct Maker<'a, C> {
 
 /// An artifact to be made: what it is called and what it is made from.
 struct Wanted {
+    source: SourceKind,
     kind: Kind,
     name: String,
     version: String,
@@ -52,7 +55,16 @@ struct Wanted {
 impl Wanted {
     fn new(kind: Kind, name: impl Into<String>, version: impl Into<String>, inputs: &[&str]) -> Self {
         let inputs = Digest::of(Algorithm::Sha256, inputs.join("\n").as_bytes());
-        Wanted { kind, name: name.into(), version: version.into(), inputs }
+        Wanted { source: SourceKind::Made, kind, name: name.into(), version: version.into(), inputs }
+    }
+
+    fn pulled(self) -> Self {
+        Wanted { source: SourceKind::Release, ..self }
+    }
+
+    /// As progress is told about it.
+    fn title(&self) -> String {
+        format!("{} {}", self.name, self.version)
     }
 }
 
@@ -60,11 +72,12 @@ impl<C: Commands> Maker<'_, C> {
     /// Debian, made once and kept: everything else about machines derives from it.
     pub(super) async fn root(&self) -> Result<Entry, FetchError> {
         let wanted = Wanted::new(Kind::Base, "root", DEBIAN, crate::base::PACKAGES);
+        let stages = self.stages(wanted.title());
         self.make(wanted, |room, out| async move {
             let root = room.join("root");
             let inputs = RootInputs { apt: self.apt, mirror: None, packages: None };
-            make_root(&inputs, &root, self.commands, &self.stages("root")).await?;
-            pack_tree(&root, &out, &self.stages("root"))?;
+            make_root(&inputs, &root, self.commands, &stages).await?;
+            pack_tree(&root, &out, &stages)?;
             Ok(())
         })
         .await
@@ -72,12 +85,10 @@ impl<C: Commands> Maker<'_, C> {
 
     /// One set of images, from binaries and the root's tools.
     pub(super) async fn images(&self, set: ImageSet, root: &Entry) -> Result<Entry, FetchError> {
-        let mut inputs = vec![root.digest.to_string()];
-        inputs.extend(set.programs().filter_map(|p| self.binaries.get(p)).map(|e| e.digest.to_string()));
-        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
-        let wanted = Wanted::new(Kind::Image, set.to_string(), set.version(self.version), &inputs);
+        let wanted = self.wanted_images(set, root);
+        let stages = self.stages(wanted.title());
         self.make(wanted, |_, out| async move {
-            let tree = self.tree(root).await?;
+            let tree = self.tree(root, &stages).await?;
             let binaries = paths(&self.binaries);
             let inputs = ImageInputs { kubernetes: self.version, binaries: &binaries, root: &tree };
             make_archive(set, &inputs, &out).map_err(|source| FetchError::MakeImages { source })?;
@@ -86,11 +97,23 @@ impl<C: Commands> Maker<'_, C> {
         .await
     }
 
+    /// One set of images, if it has been made from these binaries.
+    pub(super) fn made_images(&self, set: ImageSet, root: &Entry) -> Result<Option<Entry>, FetchError> {
+        self.present(&self.wanted_images(set, root))
+    }
+
+    fn wanted_images(&self, set: ImageSet, root: &Entry) -> Wanted {
+        let mut inputs = vec![root.digest.to_string()];
+        inputs.extend(set.programs().filter_map(|p| self.binaries.get(p)).map(|e| e.digest.to_string()));
+        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+        Wanted::new(Kind::Image, set.to_string(), set.version(self.version), &inputs)
+    }
+
     /// One set of images from upstream's registry.
     pub(super) async fn pulled_images(&self, set: ImageSet) -> Result<Entry, FetchError> {
         let names: Vec<String> = set.rows().map(|row| row.name(self.version)).collect();
         let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
-        let wanted = Wanted::new(Kind::Image, set.to_string(), set.version(self.version), &inputs);
+        let wanted = Wanted::new(Kind::Image, set.to_string(), set.version(self.version), &inputs).pulled();
         self.make(wanted, |room, out| async move {
             let mut pulled = Vec::new();
             for (number, name) in names.iter().enumerate() {
@@ -98,7 +121,8 @@ impl<C: Commands> Maker<'_, C> {
                 windlass_steps::host::make_dir(&place, Mode::PRIVATE_DIR).map_err(|source| FetchError::UseCache {
                     source: CacheError::MakeCache { path: place.clone(), source },
                 })?;
-                pulled.push(pull_image(name, Arch::of_this_host(), &place, Limits::default()).await?);
+                let (arch, limits) = (Arch::of_this_host(), Limits::default());
+                pulled.push(pull_image(name, self.registry, arch, &place, limits).await?);
             }
             write_pulled(&pulled, &out).map_err(|source| FetchError::PackImages { source })?;
             Ok(())
@@ -115,9 +139,9 @@ impl<C: Commands> Maker<'_, C> {
             inputs.extend(images.iter().chain(ignition).map(|e| e.digest.to_string()));
             let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
             let wanted = Wanted::new(Kind::Base, os_version.base_name(), self.version.as_str(), &inputs);
+            let stages = self.stages(wanted.title());
             let made = self.make(wanted, |room, out| async move {
-                let (tree, base) = (self.tree(root).await?, room.join("base"));
-                let stages = self.stages("base");
+                let (tree, base) = (self.tree(root, &stages).await?, room.join("base"));
                 let archives = named_archives(&room, images)?;
                 let inputs = BaseInputs { root: &tree, os_version, programs: &[], images: &archives };
                 make_base(&inputs, &base, self.commands, &stages).await?;
@@ -137,6 +161,7 @@ impl<C: Commands> Maker<'_, C> {
         inputs.extend(images.iter().map(|e| e.digest.to_string()));
         let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
         let wanted = Wanted::new(Kind::Base, "preload", self.version.as_str(), &inputs);
+        let stages = self.stages(wanted.title());
         self.make(wanted, |room, out| async move {
             let archives = named_archives(&room, images)?;
             let inputs = PreloadInputs {
@@ -146,8 +171,8 @@ impl<C: Commands> Maker<'_, C> {
                 layers: Layers::Discard,
             };
             let tree = room.join("preload");
-            make_preload(&inputs, &room.join("work"), &tree, self.commands, &self.stages("preload")).await?;
-            pack_tree(&tree, &out, &self.stages("preload"))?;
+            make_preload(&inputs, &room.join("work"), &tree, self.commands, &stages).await?;
+            pack_tree(&tree, &out, &stages)?;
             Ok(())
         })
         .await
@@ -185,7 +210,7 @@ impl<C: Commands> Maker<'_, C> {
         extension: Extension,
         programs: &[&str],
     ) -> Result<Entry, FetchError> {
-        let mut inputs = vec![os_version.as_str().to_owned()];
+        let mut inputs = vec![os_version.as_str().to_owned(), extension.directory()];
         for program in programs {
             inputs.push(format!("{program} {}", self.program(program)?.digest));
         }
@@ -200,10 +225,10 @@ impl<C: Commands> Maker<'_, C> {
         .await
     }
 
-    async fn tree(&self, root: &Entry) -> Result<PathBuf, FetchError> {
+    async fn tree(&self, root: &Entry, stages: &(dyn Fn(Stage) + Send + Sync)) -> Result<PathBuf, FetchError> {
         let unpack = || async {
             let room = self.cache.temp_dir("root").map_err(|source| FetchError::UseCache { source })?;
-            unpack_tree(&root.path, &room.path().join("root"), &self.stages("root"))?;
+            unpack_tree(&root.path, &room.path().join("root"), stages)?;
             Ok::<TempDir, FetchError>(room)
         };
         Ok(self.tree.get_or_try_init(unpack).await?.path().join("root"))
@@ -221,41 +246,51 @@ impl<C: Commands> Maker<'_, C> {
         F: FnOnce(PathBuf, PathBuf) -> Fut,
         Fut: Future<Output = Result<(), FetchError>>,
     {
-        let title = format!("{} {}", wanted.name, wanted.version);
+        let title = wanted.title();
         let teller = Teller { what: &title, observer: self.observer };
         let key = key(wanted.kind, &wanted.name, &wanted.version)?;
         let cached = |source| FetchError::UseCache { source };
-        let present = || -> Result<Option<Entry>, FetchError> {
-            let found = self.cache.find(&key).map_err(cached)?;
-            // What a bundle gave was checked against its own digest.
-            let current = |e: &Entry| e.source == SourceKind::Bundle || e.inputs.as_ref() == Some(&wanted.inputs);
-            Ok(found.filter(current))
-        };
-        if let Some(entry) = present()? {
+        if let Some(entry) = self.present(&wanted)? {
             teller.tell(Happened::Present);
             return Ok(entry);
         }
         let announce = |waiting: &crate::cache::Waiting| teller.tell(Happened::Waiting(waiting.clone()));
         let _making = self.cache.lock(&title, announce).await.map_err(cached)?;
-        if let Some(entry) = present()? {
+        if let Some(entry) = self.present(&wanted)? {
             teller.tell(Happened::Present);
             return Ok(entry);
         }
         let started = Instant::now();
-        teller.tell(Happened::Started { way: Way::Make });
+        let way = if wanted.source == SourceKind::Release { Way::Download } else { Way::Make };
+        teller.tell(Happened::Started { way });
         let room: TempDir = self.cache.temp_dir(&wanted.name).map_err(cached)?;
         let out = room.path().join("out");
         work(room.path().to_owned(), out.clone()).await?;
         let details = Details { links: Vec::new(), inputs: Some(wanted.inputs) };
-        let added = self.cache.add_aside(key.clone(), SourceKind::Made, out, Mode::PUBLIC, details);
+        let added = self.cache.add_aside(key.clone(), wanted.source, out, Mode::PUBLIC, details);
         let entry = added.await.map_err(cached)?;
         teller.tell(Happened::Finished { took: started.elapsed() });
         Ok(entry)
     }
 
-    fn stages(&self, what: &'static str) -> impl Fn(Stage) + Send + Sync + '_ {
+    /// What is there, if it was made from the same inputs. What a bundle gave was checked against its own digest.
+    fn present(&self, wanted: &Wanted) -> Result<Option<Entry>, FetchError> {
+        let key = key(wanted.kind, &wanted.name, &wanted.version)?;
+        let found = self.cache.find(&key).map_err(|source| FetchError::UseCache { source })?;
+        let current = |e: &Entry| e.source == SourceKind::Bundle || e.inputs.as_ref() == Some(&wanted.inputs);
+        Ok(found.filter(current))
+    }
+
+    /// Tells the stages of what is made under this title.
+    fn stages(&self, what: String) -> impl Fn(Stage) + Send + Sync + '_ {
         let observer = self.observer;
-        move |stage| observer(Progress::said(what, stage.to_string()))
+        move |stage| {
+            let happened = match stage {
+                Stage::Package(words) => Happened::Detail(words),
+                stage => Happened::Line(stage.to_string()),
+            };
+            observer(Progress { what: what.clone(), happened });
+        }
     }
 }
 

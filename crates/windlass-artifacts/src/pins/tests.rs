@@ -47,6 +47,22 @@ fn a_pins_file_becomes_types() {
     assert!(!pins.has_program("other", "1.0.0"));
 }
 
+/// Their go.mod files differ, and one module cannot have two; so the sources are there twice, and must not drift.
+#[test]
+fn both_kubernetes_modules_have_the_same_sources() {
+    let modules = Modules::embedded();
+    let sources = |directory: &str| -> BTreeMap<String, String> {
+        let names = ["main.go", "components/components.go", "describe/main.go"];
+        let text = |name: &str| {
+            let file = modules.file(&format!("{directory}/{name}"));
+            let bytes = file.unwrap_or_else(|| panic!("{directory} has no {name}"));
+            String::from_utf8_lossy(bytes).replace(&format!("windlass/{directory}/"), "windlass/kubernetes/")
+        };
+        names.into_iter().map(|name| (name.to_owned(), text(name))).collect()
+    };
+    assert_eq!(sources("kubernetes-1.35"), sources("kubernetes-1.36"));
+}
+
 #[test]
 fn a_release_without_kubernetes_versions_goes_with_all_of_them() {
     let pins = Pins::parse(&SMALL.replace("    kubernetes: [1.36.3]\n", "")).unwrap();

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use oci_client::errors::OciDistributionError;
+use oci_client::errors::{OciDistributionError, OciErrorCode};
 
 use crate::archive::ArchiveError;
 use crate::cache::CacheError;
@@ -15,6 +15,14 @@ pub enum ReleaseError {
     /// The mirror's address is not one to take programs from.
     #[error("{text:?} cannot be a mirror: {reason}")]
     NameMirror {
+        /// As it was given.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The text does not name a registry.
+    #[error("{text:?} cannot be a registry: {reason}")]
+    NameRegistry {
         /// As it was given.
         text: String,
         /// What is wrong with it.
@@ -114,6 +122,7 @@ impl ReleaseError {
             ReleaseError::Pull { source, .. } => matches!(**source, OciDistributionError::DigestError(_)),
             ReleaseError::FindMember { .. } | ReleaseError::DistrustImage { .. } => true,
             ReleaseError::NameMirror { .. }
+            | ReleaseError::NameRegistry { .. }
             | ReleaseError::NotPublished { .. }
             | ReleaseError::NameImage { .. }
             | ReleaseError::Stalled { .. }
@@ -121,10 +130,11 @@ impl ReleaseError {
         }
     }
 
-    /// Whether the mirror is fine and does not have the release, so that `auto` may build it.
+    /// Whether mirror or registry is fine and does not have it, so that `auto` may build or make it.
     pub fn is_absent(&self) -> bool {
         match self {
             ReleaseError::Download { source, .. } => source.is_absent(),
+            ReleaseError::Pull { source, .. } => is_unknown(source),
             ReleaseError::NotPublished { .. } => true,
             _ => false,
         }
@@ -138,5 +148,18 @@ impl ReleaseError {
             ReleaseError::NotPublished { .. } => Some("fetch with `--source source` or `--source auto`"),
             _ => None,
         }
+    }
+}
+
+/// Registries say it in three ways.
+fn is_unknown(error: &OciDistributionError) -> bool {
+    let absent = |code: &OciErrorCode| {
+        matches!(code, OciErrorCode::ManifestUnknown | OciErrorCode::NameUnknown | OciErrorCode::NotFound)
+    };
+    match error {
+        OciDistributionError::ImageManifestNotFoundError(_) => true,
+        OciDistributionError::RegistryError { envelope, .. } => envelope.errors.iter().any(|e| absent(&e.code)),
+        OciDistributionError::ServerError { code, .. } => *code == 404,
+        _ => false,
     }
 }

@@ -26,15 +26,54 @@ use crate::oci::Pulled;
 const ACCEPTED: [&str; 4] =
     [OCI_IMAGE_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE, IMAGE_MANIFEST_LIST_MEDIA_TYPE];
 
-/// Pulls an image for Linux into files below `room`; [`crate::oci::write_pulled`] makes an archive of it.
+/// A registry that has the images of others, each under its own name below this one's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registry {
+    place: String,
+}
+
+impl Registry {
+    /// Takes a host with a port and a path, if it has them: `registry.example:5000/mirror`.
+    pub fn parse(text: &str) -> Result<Self, ReleaseError> {
+        let wrong = |reason: &str| ReleaseError::NameRegistry { text: text.to_owned(), reason: reason.to_owned() };
+        let place = text.trim_end_matches('/');
+        let example = reference(&format!("{place}/image:tag"))
+            .map_err(|_| wrong("a host is wanted, with its port and path, such as registry.example:5000/mirror"))?;
+        match place.split('/').next() == Some(example.registry()) {
+            true => Ok(Registry { place: place.to_owned() }),
+            false => Err(wrong("its first part is not a host: that has a dot or a port, or is localhost")),
+        }
+    }
+
+    /// An image's name here: this place stands where the name's own registry did.
+    fn name(&self, image: &Reference) -> Result<Reference, ReleaseError> {
+        let whole = image.whole();
+        let rest = whole.strip_prefix(image.registry()).unwrap_or(&whole).trim_start_matches('/');
+        reference(&format!("{}/{rest}", self.place))
+    }
+}
+
+fn reference(image: &str) -> Result<Reference, ReleaseError> {
+    image.parse().map_err(|error: oci_client::ParseError| ReleaseError::NameImage {
+        text: image.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// Pulls an image for Linux into files below `room`; [`crate::oci::write_pulled`] makes an archive of it. It keeps its
+/// name also if it comes from another registry than its name says.
 ///
 /// A registry on this host is spoken to by plain http, any other by https. A name with a digest is exactly that image;
 /// a name with a tag is what the registry says it is.
-pub async fn pull_image(image: &str, arch: Arch, room: &Path, limits: Limits) -> Result<Pulled, ReleaseError> {
-    let reference: Reference = image.parse().map_err(|error: oci_client::ParseError| ReleaseError::NameImage {
-        text: image.to_owned(),
-        reason: error.to_string(),
-    })?;
+pub async fn pull_image(
+    image: &str,
+    from: Option<&Registry>,
+    arch: Arch,
+    room: &Path,
+    limits: Limits,
+) -> Result<Pulled, ReleaseError> {
+    let named = reference(image)?;
+    let reference = from.map_or_else(|| Ok(named.clone()), |registry| registry.name(&named))?;
     let pull = Pull { image, client: client(&reference, limits).map_err(failed(image))?, limits };
     let mut manifest = pull.manifest(&reference).await?;
     if let Some(index) = parse::<Index>(&manifest).filter(|index| !index.manifests.is_empty()) {
@@ -55,7 +94,7 @@ pub async fn pull_image(image: &str, arch: Arch, room: &Path, limits: Limits) ->
         blobs.insert(digest, path);
     }
     let media_type = parsed.media_type.unwrap_or_else(|| OCI_IMAGE_MEDIA_TYPE.to_owned());
-    Ok(Pulled { name: reference.whole(), manifest, media_type, blobs })
+    Ok(Pulled { name: named.whole(), manifest, media_type, blobs })
 }
 
 #[derive(Deserialize)]

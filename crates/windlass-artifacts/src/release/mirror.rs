@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::digest::{Algorithm, Digest};
 use crate::download::{DownloadError, Downloader, Url};
 
-use super::ReleaseError;
+use super::{PATIENCE, ReleaseError};
 
 /// No checksum file is longer.
 const CHECKSUM_LIMIT: u64 = 4 << 10;
@@ -86,7 +86,8 @@ fn is_loopback(url: &Url) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// What a file should be, from the checksum beside it: the longer one if there is one.
+/// What a file should be, from the checksum beside it: the longer one if there is one. It is only absent if the file is
+/// not there either.
 pub(super) async fn checksum(downloader: &Downloader, file: &Url) -> Result<Digest, DownloadError> {
     for algorithm in [Algorithm::Sha512, Algorithm::Sha256] {
         let mut url = file.clone();
@@ -102,7 +103,11 @@ pub(super) async fn checksum(downloader: &Downloader, file: &Url) -> Result<Dige
             Err(error) => return Err(error),
         }
     }
-    Err(DownloadError::NoChecksum { url: file.to_string() })
+    // A mirror without the file is no mirror that hides its checksum.
+    match downloader.probe(file, PATIENCE).await {
+        Err(absent @ DownloadError::Absent { .. }) => Err(absent),
+        _ => Err(DownloadError::NoChecksum { url: file.to_string() }),
+    }
 }
 
 /// Digits alone, as Kubernetes writes them, or digits and the file's name, as sha256sum does.

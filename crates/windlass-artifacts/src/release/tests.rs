@@ -182,6 +182,7 @@ async fn programs_come_out_of_archives_and_hostile_archives_are_refused() {
 async fn what_nobody_publishes_or_the_mirror_lacks_may_be_built_instead() {
     let bench = Bench::new().await;
     assert!(bench.refused("ignition").await.is_absent());
+    assert!(bench.refused("etcd").await.is_absent(), "neither file nor checksum");
     bench.server.put(&format!("{ETCD}.sha512"), Answer::File(vec![b'a'; 128]));
     assert!(bench.refused("etcd").await.is_absent());
 }

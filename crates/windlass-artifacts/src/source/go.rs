@@ -14,9 +14,16 @@ pub(super) fn list(binary: &Binary, arch: Arch, dir: &Path) -> CommandSpec {
     tagged(list, binary).args(["-f", "{{.ImportPath}}"]).arg(&binary.package)
 }
 
-/// Builds the binary.
-pub(super) fn build(binary: &Binary, arch: Arch, dir: &Path, out: &Path) -> CommandSpec {
-    let build = go(binary, arch, dir).args(["build", "-trimpath", "-buildvcs=false", "-mod=readonly"]);
+/// Builds the binary, and names each package as it is compiled. Go works in `room`, so that what a killed build leaves
+/// goes with it; the module must lie deeper, or cgo's temporary paths would get into the binary as the module's own.
+pub(super) fn build(binary: &Binary, arch: Arch, dir: &Path, room: &Path, out: &Path) -> CommandSpec {
+    let build = go(binary, arch, dir).env("GOTMPDIR", room).args([
+        "build",
+        "-v",
+        "-trimpath",
+        "-buildvcs=false",
+        "-mod=readonly",
+    ]);
     tagged(build, binary).arg("-ldflags").arg(ldflags(binary)).arg("-o").arg(out).arg(&binary.package)
 }
 
@@ -32,9 +39,16 @@ pub(super) fn inputs(binary: &Binary, arch: Arch, module: &Digest) -> Digest {
     hasher.finish()
 }
 
-/// Go, deaf to the user's settings. `GOFLAGS` is not empty, because an empty one yields to `go env -w`.
+/// Go by itself, to see whether it is there.
+pub(super) fn version() -> CommandSpec {
+    cmd("go").arg("version").env("GOTOOLCHAIN", "local")
+}
+
+/// Go, deaf to the user's settings, and killed when we are: an orphan would go on for minutes, at the side of the next
+/// run. `GOFLAGS` is not empty, because an empty one yields to `go env -w`.
 fn go(binary: &Binary, arch: Arch, dir: &Path) -> CommandSpec {
-    cmd("go")
+    cmd("setpriv")
+        .args(["--pdeathsig", "KILL", "go"])
         .current_dir(dir)
         .env("GOFLAGS", "-mod=readonly")
         .env("GOWORK", "off")
@@ -84,8 +98,8 @@ mod tests {
 
     #[test]
     fn a_build_is_one_line_that_can_be_repeated() {
-        let line = build(&binary(), Arch::Amd64, Path::new("/m"), Path::new("/o")).line();
-        let wanted = "go build -trimpath -buildvcs=false -mod=readonly -tags seccomp,netgo \
+        let line = build(&binary(), Arch::Amd64, Path::new("/m"), Path::new("/r"), Path::new("/o")).line();
+        let wanted = "setpriv --pdeathsig KILL go build -v -trimpath -buildvcs=false -mod=readonly -tags seccomp,netgo \
                       -ldflags '-s -w -buildid= -X main.v=1 -extldflags -static' -o /o example.org/runc";
         assert_eq!(line, wanted);
     }

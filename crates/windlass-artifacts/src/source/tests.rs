@@ -1,7 +1,7 @@
 use std::fs;
 use std::sync::Mutex;
 
-use windlass_steps::host::{CommandSpec, Host, ScriptedHost, make_dir, write_file};
+use windlass_steps::host::{CommandSpec, Host, Output, ScriptedHost, make_dir, write_file};
 
 use super::*;
 use crate::pins::Pins;
@@ -71,7 +71,9 @@ impl Bench {
 
 #[tokio::test]
 async fn a_pinned_module_becomes_a_binary_that_has_run_once() {
-    let bench = Bench::new(MAIN);
+    // Go compiles a package again if a comment changed, though the result is the same.
+    let unseen = tempfile::tempdir().unwrap();
+    let bench = Bench::new(&format!("{MAIN}// {}\n", unseen.path().display()));
     let entries = bench.build(&Host, PINS).await.unwrap();
     assert_eq!(
         (entries[0].key.to_string().as_str(), entries[0].links.as_slice()),
@@ -82,6 +84,9 @@ async fn a_pinned_module_becomes_a_binary_that_has_run_once() {
     assert_eq!(told[0], Happened::Started { way: Way::Build });
     assert!(matches!(told.last(), Some(Happened::Finished { .. })));
     assert!(told.iter().any(|h| matches!(h, Happened::Line(line) if line.contains("packages"))), "{told:?}");
+    // At least our own package was compiled, and it is among those that were counted beforehand.
+    let compiled = |h: &Happened| matches!(h, Happened::Compiling { done, of, .. } if *done > 0 && done <= of);
+    assert!(told.iter().any(compiled) && told.contains(&Happened::Line("tool: linking".to_owned())), "{told:?}");
     assert_eq!(fs::read_dir(bench.cache.root().join("tmp")).unwrap().count(), 0);
 
     // Present: no command is run, also not by a machine that has no Go at all.
@@ -106,7 +111,7 @@ async fn a_build_that_fails_shows_its_command_and_what_go_said() {
     let error = bench.build(&Host, PINS).await.unwrap_err();
     let SourceError::Build { source, .. } = &error else { panic!("{error}") };
     let text = source.to_string();
-    assert!(text.contains("go build -trimpath") && text.contains("undefined: undefined"), "{text}");
+    assert!(text.contains("go build -v -trimpath") && text.contains("undefined: undefined"), "{text}");
     assert!(!error.is_trust() && bench.cache.list().unwrap().is_empty());
     assert_eq!(fs::read_dir(bench.cache.root().join("tmp")).unwrap().count(), 0);
 }

@@ -24,7 +24,8 @@ for tree in $trees; do
 done
 exec systemd-nspawn "$@""#;
 
-/// Boots it, waits until systemd says that the system is running, and powers it off.
+/// Boots it as OS version 1 with the extensions of both versions, waits until systemd says that the system is running,
+/// and powers it off.
 pub async fn runs_and_stops(dir: &Path, tree: &Path) {
     let machine = tokio::spawn(run(nspawn(tree)));
     let criterion = Criterion::new("the machine is running", || async { Ok(look().await) });
@@ -33,11 +34,21 @@ pub async fn runs_and_stops(dir: &Path, tree: &Path) {
     let failed = inside(&["systemctl", "list-units", "--failed", "--plain", "--no-legend"]).await;
     let enabled = inside(&["systemctl", "is-enabled", "systemd-sysext.service"]).await;
     let os = inside(&["sh", "-c", ". /etc/os-release; echo $ID $VERSION_ID $BUILD_ID"]).await;
+    let known = inside(&["systemd-sysext", "list", "--no-legend"]).await;
+    let merged = inside(&["systemd-sysext", "status", "--no-legend"]).await;
+    let runtime = inside(&["containerd"]).await;
     inside(&["systemctl", "poweroff"]).await.unwrap();
     machine.await.unwrap().unwrap();
     assert!(running.is_ok(), "{running:?}; failed units: {failed:?}");
     assert_eq!(os.as_deref(), Ok("debian 1 base-1"));
     assert!(enabled.is_ok_and(|word| ["enabled", "static", "indirect"].contains(&word.as_str())));
+    let names = |text: &Result<String, String>| {
+        let has = |name: &str| text.as_ref().is_ok_and(|text| text.contains(name));
+        (has("containerd-2.2.9-os1"), has("containerd-2.2.9-os2"))
+    };
+    assert_eq!(names(&known), (true, true), "{known:?}");
+    assert_eq!(names(&merged), (true, false), "{merged:?}");
+    assert_eq!(runtime.as_deref(), Ok("for OS 1"), "{merged:?}");
     assert!(dir.exists());
 }
 

@@ -15,6 +15,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use windlass_artifacts::addon::{self, AddonVersion, Extension, Runtime, pack_extension};
+use windlass_artifacts::archive::{Limits, extract};
 use windlass_artifacts::base::{
     BaseError, BaseInputs, IMAGES, Layers, OsVersion, PreloadInputs, RootInputs, make_base, make_preload, make_root,
     pack_tree, unpack_tree,
@@ -73,10 +75,28 @@ async fn a_base_is_made_packed_preloaded_and_booted() {
         trees.push(base(dir.path(), &root, os_version, &images).await);
     }
     differ_in_version_only(&trees[0], &trees[1]);
+    for os_version in OsVersion::ALL {
+        lay_out_extension(dir.path(), &trees[0], os_version);
+    }
     let since = Instant::now();
     boot::runs_and_stops(dir.path(), &trees[0]).await;
     told("boot and stop", since, &trees[0].join("etc"));
     boot::nothing_is_left(dir.path());
+}
+
+/// Unpacks a runtime for one OS version where machines have them; its programs say which they are.
+fn lay_out_extension(dir: &Path, tree: &Path, os_version: OsVersion) {
+    let program = dir.join(format!("says-{os_version}"));
+    write_file(&program, format!("#!/bin/sh\necho for OS {os_version}\n"), Mode::EXECUTABLE).unwrap();
+    let runtime =
+        Runtime { containerd: program.clone(), shim: program.clone(), ctr: program.clone(), runc: program.clone() };
+    let (version, os) = (AddonVersion::parse("2.2.9").unwrap(), addon::OsVersion::parse(os_version.as_str()).unwrap());
+    let extension = Extension::containerd(version, os, &runtime);
+    let mut archive = Vec::new();
+    pack_extension(&extension, &mut archive).unwrap();
+    let place = tree.join("var/lib/extensions").join(extension.directory());
+    make_dir(&place, Mode::PUBLIC_DIR).unwrap();
+    extract(archive.as_slice(), &Limits::default(), &place).unwrap();
 }
 
 fn nobody_is_in(root: &Path) {

@@ -50,7 +50,7 @@ impl Bench {
         let room = tempfile::tempdir_in(self.dir.path()).unwrap().keep();
         let limits = Limits { size: 10_000, stall: Duration::from_millis(400) };
         let registry = self.server.base.strip_prefix("http://").unwrap();
-        pull_image(&format!("{registry}/{name}"), Arch::Amd64, &room, limits).await
+        pull_image(&format!("{registry}/{name}"), None, Arch::Amd64, &room, limits).await
     }
 }
 
@@ -65,6 +65,35 @@ async fn an_image_is_pulled_for_this_platform_byte_for_byte() {
         assert_eq!(pulled.media_type, OCI_IMAGE_MEDIA_TYPE);
         assert_eq!(pulled.blobs.len(), 2);
         assert_eq!(std::fs::read(&pulled.blobs[&digest(&bench.layer)]).unwrap(), bench.layer);
+    }
+}
+
+#[tokio::test]
+async fn an_image_from_another_registry_keeps_its_name() {
+    let bench = Bench::new().await;
+    let registry = Registry::parse(bench.server.base.strip_prefix("http://").unwrap()).unwrap();
+    let limits = Limits { size: 10_000, stall: Duration::from_millis(400) };
+    let by_digest = format!("registry.example/app@{}", digest(&bench.manifest));
+    for name in ["registry.example/app:1.0", by_digest.as_str()] {
+        let room = tempfile::tempdir_in(bench.dir.path()).unwrap();
+        let pulled = pull_image(name, Some(&registry), Arch::Amd64, room.path(), limits).await.unwrap();
+        assert_eq!(pulled.name, name);
+        assert_eq!(pulled.manifest, bench.manifest);
+    }
+}
+
+#[test]
+fn a_registry_is_a_host_with_or_without_port_and_path() {
+    let image = reference("registry.example/coredns/coredns:v1").unwrap();
+    for (text, name) in [
+        ("mirror.example", "mirror.example/coredns/coredns:v1"),
+        ("127.0.0.1:5000/", "127.0.0.1:5000/coredns/coredns:v1"),
+        ("localhost/k8s", "localhost/k8s/coredns/coredns:v1"),
+    ] {
+        assert_eq!(Registry::parse(text).unwrap().name(&image).unwrap().whole(), name);
+    }
+    for bad in ["", "/", "mirror", "mirror/k8s", "https://mirror.example", "mirror.example/A B", "mirror.example:x"] {
+        assert!(matches!(Registry::parse(bad), Err(ReleaseError::NameRegistry { .. })), "{bad}");
     }
 }
 
@@ -101,8 +130,9 @@ async fn a_registry_that_stalls_cuts_off_or_lacks_the_image_is_not_a_matter_of_t
     bench.server.put(&bench.layer_path(), Answer::Cut { content, after: 100 });
     let error = bench.pull("app:1.0").await.unwrap_err();
     assert!(matches!(error, ReleaseError::Pull { .. }) && !error.is_trust(), "{error}");
+    assert!(!error.is_absent(), "{error}");
     let error = bench.pull("app:2.0").await.unwrap_err();
-    assert!(matches!(error, ReleaseError::Pull { .. }) && !error.is_trust(), "{error}");
+    assert!(matches!(error, ReleaseError::Pull { .. }) && !error.is_trust() && error.is_absent(), "{error}");
     assert!(matches!(bench.pull("App:~").await, Err(ReleaseError::NameImage { .. })));
 }
 
@@ -112,8 +142,8 @@ async fn an_image_that_is_too_large_or_for_other_platforms_is_refused() {
     let room = bench.dir.path();
     let registry = bench.server.base.strip_prefix("http://").unwrap();
     let limits = Limits { size: 5001, stall: Duration::from_millis(400) };
-    let error = pull_image(&format!("{registry}/app:1.0"), Arch::Amd64, room, limits).await.unwrap_err();
+    let error = pull_image(&format!("{registry}/app:1.0"), None, Arch::Amd64, room, limits).await.unwrap_err();
     assert!(error.to_string().contains("larger than 5001"), "{error}");
-    let error = pull_image(&format!("{registry}/app:1.0"), Arch::Arm64, room, limits).await.unwrap_err();
+    let error = pull_image(&format!("{registry}/app:1.0"), None, Arch::Arm64, room, limits).await.unwrap_err();
     assert!(error.to_string().contains("linux/arm64"), "{error}");
 }
