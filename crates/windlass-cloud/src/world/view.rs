@@ -1,0 +1,233 @@
+//! What one machine may see and do, as its metadata service asks for it.
+
+use windlass_cloud_api::{AttachRequest, Hold, Label, Record, RecordChange, RecordKind, RecordName, Volume};
+use windlass_steps::clock::Clock as _;
+
+use crate::cloud::Cloud;
+use crate::metadata::{
+    self, Condition, Failing, Identity, MachineView, NewRecord, OsOffer, OsView, RecordView, Role, StageOs, Tag, Token,
+    ViewError, VolumeView,
+};
+use crate::model::{ClusterRow, MachineRow};
+use crate::refused::{Class, Refused};
+use crate::secret;
+
+/// How long a token is good for, in seconds.
+const TOKEN: i64 = 2 * 3600;
+
+/// The world as one machine sees it.
+pub(super) struct View {
+    cloud: Cloud,
+    cluster: Label,
+    machine: Label,
+}
+
+impl View {
+    pub(super) fn new(cloud: Cloud, cluster: Label, machine: Label) -> Self {
+        View { cloud, cluster, machine }
+    }
+
+    fn rows(&self) -> Result<(ClusterRow, MachineRow), ViewError> {
+        let found = self.cloud.read_cluster(&self.cluster, |cluster| {
+            let machine = cluster.machines.get(&self.machine).cloned();
+            Ok((cluster.row.clone(), machine.ok_or_else(|| Refused::unknown("machine", &self.machine))?))
+        });
+        found.map_err(told)
+    }
+
+    fn identified(&self) -> Result<Identity, ViewError> {
+        let (cluster, machine) = self.rows()?;
+        Ok(Identity {
+            name: machine.name.to_string(),
+            cluster: cluster.name.to_string(),
+            domain: cluster.spec.domain.clone(),
+            role: role(&machine.spec.role),
+            address: machine.address.into(),
+            tags: cluster.spec.tags.into_iter().chain(machine.spec.tags).collect(),
+            index: machine.index,
+        })
+    }
+}
+
+impl MachineView for View {
+    async fn identity(&self) -> Result<Identity, ViewError> {
+        self.identified()
+    }
+
+    async fn user_data(&self) -> Result<Option<String>, ViewError> {
+        Ok(self.rows()?.1.spec.user_data)
+    }
+
+    async fn token(&self, purpose: &metadata::Label) -> Result<String, ViewError> {
+        let (cluster, _) = self.rows()?;
+        let expires = self.cloud.clock().now() + time::Duration::seconds(TOKEN);
+        Ok(Token::of(&self.identified()?, purpose, expires).sign(&secret::token_key(&cluster.secret)))
+    }
+
+    async fn volumes(&self, tags: &[Tag]) -> Result<Vec<VolumeView>, ViewError> {
+        let all = self.cloud.volumes(&self.cluster, None).map_err(told)?;
+        let has = |volume: &Volume| tags.iter().all(|tag| volume.spec.tags.get(&tag.key) == Some(&tag.value));
+        Ok(all.into_iter().filter(has).map(volume_view).collect())
+    }
+
+    async fn volume(&self, name: &metadata::Label) -> Result<Option<VolumeView>, ViewError> {
+        Ok(self.volumes(&[]).await?.into_iter().find(|volume| volume.name == name.as_str()))
+    }
+
+    async fn attach_volume(&self, name: &metadata::Label) -> Result<VolumeView, ViewError> {
+        // A machine takes what nobody uses; only the cloud's owner may have another machine's power taken away.
+        let request = AttachRequest { machine: self.machine.clone(), hold: Hold::Respect };
+        let attached = self.cloud.attach(&self.cluster, &label(name)?, &request).await;
+        attached.map(volume_view).map_err(told)
+    }
+
+    async fn detach_volume(&self, name: &metadata::Label) -> Result<VolumeView, ViewError> {
+        self.cloud.detach(&self.cluster, &label(name)?).await.map(volume_view).map_err(told)
+    }
+
+    async fn record(
+        &self,
+        name: &metadata::RecordName,
+        kind: metadata::RecordKind,
+    ) -> Result<Option<RecordView>, ViewError> {
+        let (name, kind) = (record_name(name)?, record_kind(kind)?);
+        let records = self.cloud.records(&self.cluster).map_err(told)?;
+        Ok(records.into_iter().find(|record| record.name == name && record.kind == kind).map(record_view))
+    }
+
+    async fn put_record(
+        &self,
+        name: &metadata::RecordName,
+        record: NewRecord,
+        condition: Condition,
+    ) -> Result<RecordView, ViewError> {
+        let change = RecordChange {
+            kind: record_kind(record.kind)?,
+            values: record.values,
+            only_if: match condition {
+                Condition::Always => windlass_cloud_api::Condition::Always,
+                Condition::Absent => windlass_cloud_api::Condition::Absent,
+                Condition::Version(version) => windlass_cloud_api::Condition::Version(version),
+            },
+        };
+        let put = self.cloud.put_record(&self.cluster, &record_name(name)?, &change);
+        put.map(record_view).map_err(|refused| conditional(refused, condition))
+    }
+
+    async fn delete_record(
+        &self,
+        name: &metadata::RecordName,
+        kind: metadata::RecordKind,
+        condition: Condition,
+    ) -> Result<(), ViewError> {
+        let nothing = NewRecord { kind, values: Vec::new() };
+        self.put_record(name, nothing, condition).await.map(drop)
+    }
+
+    async fn os(&self) -> Result<OsView, ViewError> {
+        let (cluster, row) = self.rows()?;
+        let machine = self.cloud.machine(&self.cluster, &self.machine).map_err(told)?;
+        self.cloud.read(|model| {
+            let version = |name: &Label| model.images.get(name).map(|image| image.spec.os_version.clone());
+            let current = version(&machine.image).or_else(|| version(&row.spec.image)).unwrap_or_default();
+            let offered =
+                cluster.spec.channel.next.as_ref().and_then(|name| model.images.get(name)).map(|image| OsOffer {
+                    version: image.spec.os_version.clone(),
+                    size: std::fs::metadata(&image.spec.tree).map_or(0, |found| found.len()),
+                    digest: image.spec.digest.clone(),
+                });
+            let staged = machine.staged.as_ref().and_then(version);
+            Ok(OsView { next: offered.filter(|offer| offer.version != current), current, staged })
+        })
+    }
+
+    async fn stage_os(&self, wanted: StageOs) -> Result<OsView, ViewError> {
+        let (cluster, row) = self.rows()?;
+        let image =
+            self.cloud.read(|model| cluster.spec.channel.next.as_ref().and_then(|n| model.images.get(n)).cloned());
+        let none = || ViewError::new(Failing::Conflict, "the channel offers no other operating system");
+        let image = image.ok_or_else(none)?;
+        if wanted.version.as_ref().is_some_and(|version| *version != image.spec.os_version) {
+            let because = format!("the channel offers {}", image.spec.os_version);
+            return Err(ViewError::new(Failing::Conflict, "that version is not on offer").because(because));
+        }
+        let staged = self.cloud.world().stage(self.cloud.places(), &row, &image).await;
+        staged.map_err(|trouble| {
+            ViewError::new(Failing::Broken, "the operating system was not staged")
+                .because(super::words(trouble.as_ref()))
+        })?;
+        let mut os = self.os().await?;
+        os.staged = Some(image.spec.os_version);
+        Ok(os)
+    }
+}
+
+/// Whatever else a machine is for, to the cloud it may change nothing.
+fn role(text: &str) -> Role {
+    match text {
+        "bootstrap" => Role::Bootstrap,
+        "master" => Role::Master,
+        _ => Role::Worker,
+    }
+}
+
+fn told(refused: Refused) -> ViewError {
+    let failing = match refused.class {
+        Class::Malformed | Class::Impossible | Class::TooLarge => Failing::Senseless,
+        Class::Unknown => Failing::Missing,
+        Class::Conflict | Class::Forbidden => Failing::Conflict,
+        Class::NotYet => Failing::Later,
+        Class::Failed | Class::Full => Failing::Broken,
+    };
+    let because = refused.refusal.because.join(": ");
+    let because = Some(because).filter(|words| !words.is_empty());
+    ViewError { failing, error: refused.refusal.error, because, next: refused.refusal.next }
+}
+
+/// A conflict is the condition's only where there was one.
+fn conditional(refused: Refused, condition: Condition) -> ViewError {
+    let mut error = told(refused);
+    if error.failing == Failing::Conflict && condition != Condition::Always {
+        error.failing = Failing::Condition;
+    }
+    error
+}
+
+fn label(name: &metadata::Label) -> Result<Label, ViewError> {
+    Label::parse(name.as_str()).map_err(|error| ViewError::new(Failing::Senseless, error.to_string()))
+}
+
+fn record_name(name: &metadata::RecordName) -> Result<RecordName, ViewError> {
+    RecordName::parse(name.as_str()).map_err(|error| ViewError::new(Failing::Senseless, error.to_string()))
+}
+
+fn record_kind(kind: metadata::RecordKind) -> Result<RecordKind, ViewError> {
+    match kind {
+        metadata::RecordKind::A => Ok(RecordKind::A),
+        metadata::RecordKind::Cname => Ok(RecordKind::CNAME),
+        metadata::RecordKind::Txt => Ok(RecordKind::TXT),
+        metadata::RecordKind::Aaaa | metadata::RecordKind::Srv => {
+            Err(ViewError::new(Failing::Senseless, "the zone holds A, CNAME and TXT records"))
+        }
+    }
+}
+
+fn record_view(record: Record) -> RecordView {
+    let kind = match record.kind {
+        RecordKind::A => metadata::RecordKind::A,
+        RecordKind::CNAME => metadata::RecordKind::Cname,
+        RecordKind::TXT => metadata::RecordKind::Txt,
+    };
+    RecordView { name: record.name.to_string(), kind, values: record.values, version: record.version }
+}
+
+fn volume_view(volume: Volume) -> VolumeView {
+    VolumeView {
+        name: volume.name.to_string(),
+        cluster: volume.cluster.to_string(),
+        size: volume.spec.size,
+        tags: volume.spec.tags,
+        holder: volume.holder.map(|holder| holder.to_string()),
+        device: volume.device,
+    }
+}
