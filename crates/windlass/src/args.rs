@@ -1,5 +1,9 @@
 //! The arguments of `windlass`.
 
+mod cloud;
+
+pub use cloud::{Cloud, CloudCommand, CloudExec, CloudMachine, CloudPlace, CloudScope, Machines};
+
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -104,6 +108,8 @@ pub enum Command {
     /// Get the software of a cluster, and see to it that it is what it should be
     #[command(subcommand)]
     Artifacts(Artifacts),
+    /// Look at the local cloud, and switch its machines
+    Cloud(Cloud),
     /// Ready the machine that windlass runs on
     #[command(subcommand)]
     Host(Host),
@@ -225,13 +231,16 @@ pub struct Fetch {
     /// The base URL of released binaries, in the official layout
     #[arg(long, value_name = "URL", default_value = "https://dl.k8s.io")]
     pub mirror: String,
+    /// The registry of released images, HOST[:PORT][/PATH], instead of those that the images are named for
+    #[arg(long, value_name = "HOST")]
+    pub registry: Option<String>,
     /// Take everything from this bundle, without any network
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
-    /// Public keys that may have signed the bundle, beside this host's own
+    /// Public keys that may have signed the bundle, instead of this host's own
     #[arg(long, value_name = "FILE", requires = "bundle")]
     pub trusted_key: Vec<PathBuf>,
-    /// Take a bundle whoever signed it, or nobody: only if you know where it came from
+    /// Take a bundle whoever signed it: only if you know where it came from
     #[arg(long, requires = "bundle")]
     pub no_verify_signatures: bool,
 }

@@ -2,12 +2,14 @@
 
 mod artifacts;
 mod certs;
+mod cloud;
 mod host;
 mod plan;
 mod prepare;
 mod spec;
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -23,6 +25,7 @@ pub fn run(arguments: &Arguments, out: &mut impl Write, err: &mut impl Write) ->
         Command::Plan => plan::run(common, out),
         Command::Certs(command) => certs::run(common, command, out),
         Command::Artifacts(command) => artifacts::run(common, command, out, err),
+        Command::Cloud(command) => cloud::run(common, command, out, err),
         Command::Host(command) => host::run(common, command, out, err),
     }
 }
@@ -49,4 +52,10 @@ fn say(to: &mut impl Write, text: &str) -> Result<(), Failure> {
         }
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// One of our other programs: they are installed side by side.
+fn beside_this_program(name: &str) -> io::Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    Ok(this.parent().unwrap_or(Path::new("/")).join(name))
 }

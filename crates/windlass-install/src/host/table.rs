@@ -3,17 +3,24 @@
 use serde::{Serialize, Serializer};
 
 /// Everything that windlass as built so far needs beside Rust, gcc and Go.
-pub const REQUIREMENTS: [Requirement; 12] = [
+pub const REQUIREMENTS: [Requirement; 19] = [
     debian("ignition", Group::Base, "ignition-validate", "checks the Ignition configs that windlass makes"),
     debian("debootstrap", Group::Base, "debootstrap", "makes the root of machines"),
     debian("pkgconf", Group::Base, "pkg-config", "finds libraries while runc and Ignition are built"),
     debian("libseccomp-dev", Group::Base, "/usr/include/seccomp.h", "is linked into runc"),
     debian("libblkid-dev", Group::Base, "/usr/include/blkid/blkid.h", "is linked into Ignition"),
+    debian("systemd-container", Group::Base, "systemd-nspawn", "runs the machines of the local cloud"),
+    debian("util-linux", Group::Base, "nsenter", "enters machines and namespaces, and makes loop devices of volumes"),
+    debian("nftables", Group::Base, "/usr/sbin/nft", "cuts, loses and translates packets in the local cloud"),
     debian("openssl", Group::Dev, "openssl", "checks the certificate chains in the tests"),
     debian("systemd", Group::Dev, "systemd-analyze", "checks the systemd units in the tests"),
-    debian("systemd-container", Group::Dev, "systemd-nspawn", "boots machine bases in the tests"),
     debian("containerd", Group::Dev, "containerd", "imports images in the tests"),
     debian("skopeo", Group::Dev, "skopeo", "checks image archives in the tests"),
+    debian("e2fsprogs", Group::Dev, "/usr/sbin/mkfs.ext4", "makes file systems on volumes in the tests"),
+    debian("iproute2", Group::Dev, "ip", "shows in the tests that the host's network stays as it was"),
+    debian("passt", Group::Dev, "pasta", "lets machines out in the tests of egress"),
+    debian("haproxy", Group::Dev, "/usr/sbin/haproxy", "is measured beside the balancer of the local cloud"),
+    debian("docker-registry", Group::Dev, "docker-registry", "gives images to pull in the tests"),
     debian("chromium", Group::Dev, "chromium", "looks at the dashboard in the tests"),
     Requirement {
         package: "cargo-deny",

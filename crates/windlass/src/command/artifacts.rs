@@ -3,7 +3,7 @@
 mod progress;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -12,7 +12,7 @@ use windlass_artifacts::bundle::open_bundle;
 use windlass_artifacts::cache::{Cache, CacheError, Entry, Kind};
 use windlass_artifacts::fetch::{Extent, Fetch as FetchFlow, FetchError, Fetched, is_pinned};
 use windlass_artifacts::pins::{Modules, Pins};
-use windlass_artifacts::release::Mirror;
+use windlass_artifacts::release::{Mirror, Registry};
 use windlass_artifacts::signature::{Checked, Trusted, Verification};
 use windlass_artifacts::{keys, store};
 use windlass_spec::KubeVersion;
@@ -21,7 +21,7 @@ use windlass_steps::clock::{Clock as _, SystemClock};
 use windlass_steps::host::Host;
 use windlass_steps::interrupt::Interrupt;
 
-use super::{answer, say};
+use super::{answer, beside_this_program, say};
 use crate::args::{Artifacts, Common, Fetch, KubernetesVersion, Output, parse_version};
 use crate::exit::{Exit, Failure};
 use progress::Display;
@@ -62,10 +62,14 @@ fn kubernetes(version: &KubernetesVersion) -> Result<KubeVersion, Failure> {
 fn fetched(common: &Common, fetch: &Fetch, cache: &Cache, out: &mut impl Write) -> Result<Exit, Failure> {
     let versions = if fetch.all { KubeVersion::ALL.to_vec() } else { vec![kubernetes(&fetch.version)?] };
     let extent = if fetch.all { Extent::All } else { Extent::Local };
-    let source = ArtifactSource::parse(&fetch.source).expect("the parser takes no other source");
+    let origin = Origin {
+        source: ArtifactSource::parse(&fetch.source).expect("the parser takes no other source"),
+        mirror: &fetch.mirror,
+        registry: fetch.registry.as_deref(),
+    };
     let mut entries: Vec<Entry> = Vec::new();
     for version in versions {
-        let more = run_flow(common, cache, version, extent, source, &fetch.mirror)?;
+        let more = run_flow(common, cache, version, extent, origin)?;
         entries.extend(more.entries);
     }
     entries.sort_by(|a, b| a.key.cmp(&b.key));
@@ -74,18 +78,28 @@ fn fetched(common: &Common, fetch: &Fetch, cache: &Cache, out: &mut impl Write) 
     Ok(Exit::Done)
 }
 
+/// Where software comes from, as the command line says it.
+#[derive(Clone, Copy)]
+struct Origin<'a> {
+    source: ArtifactSource,
+    mirror: &'a str,
+    registry: Option<&'a str>,
+}
+
 /// Runs the fetch flow until it ends or a signal comes; then every build that it started is ended too.
 fn run_flow(
     common: &Common,
     cache: &Cache,
     version: KubeVersion,
     extent: Extent,
-    source: ArtifactSource,
-    mirror: &str,
+    origin: Origin<'_>,
 ) -> Result<Fetched, Failure> {
     let unexpected = |error: &dyn std::error::Error| Failure::of(Exit::Unexpected, error, "look at the cause");
     let pins = Pins::embedded().map_err(|error| unexpected(&error))?;
-    let mirror = Mirror::parse(mirror).map_err(|error| Failure::of(Exit::Usage, &error, "give --mirror a URL"))?;
+    let mirror =
+        Mirror::parse(origin.mirror).map_err(|error| Failure::of(Exit::Usage, &error, "give --mirror a URL"))?;
+    let registry = origin.registry.map(Registry::parse).transpose();
+    let registry = registry.map_err(|error| Failure::of(Exit::Usage, &error, "give --registry a host"))?;
     let own = beside_this_program("windlass-node").map_err(|error| unexpected(&error))?;
     let flow = FetchFlow {
         cache,
@@ -93,7 +107,8 @@ fn run_flow(
         modules: &Modules::embedded(),
         commands: &Host,
         mirror: &mirror,
-        source,
+        registry: registry.as_ref(),
+        source: origin.source,
         own_program: &own,
         apt: Path::new("/etc/apt"),
     };
@@ -111,11 +126,6 @@ fn run_flow(
             }
         }
     })
-}
-
-fn beside_this_program(name: &str) -> std::io::Result<PathBuf> {
-    let this = std::env::current_exe()?;
-    Ok(this.parent().unwrap_or(Path::new("/")).join(name))
 }
 
 fn from_bundle(
@@ -198,7 +208,8 @@ fn bundle(common: &Common, version: &KubernetesVersion, cache: &Cache, out: &mut
         ));
     };
     let version = kubernetes(version)?;
-    let fetched = run_flow(common, cache, version, Extent::Local, ArtifactSource::Auto, Mirror::OFFICIAL)?;
+    let origin = Origin { source: ArtifactSource::Auto, mirror: Mirror::OFFICIAL, registry: None };
+    let fetched = run_flow(common, cache, version, Extent::Local, origin)?;
     let now = SystemClock::new().now();
     let keys = own_keys(common, now)?;
     let bytes = store::bundle(path, version, &fetched.entries, &keys, now).map_err(|error| {
