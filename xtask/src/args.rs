@@ -1,5 +1,6 @@
 //! What can be asked of `cargo xtask`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
@@ -30,6 +31,9 @@ pub enum Task {
         /// The user's cache directory.
         #[arg(long, env = "XDG_CACHE_HOME", hide = true)]
         cache: Option<PathBuf>,
+        /// Where the artifacts are kept that the tests use
+        #[arg(long, value_name = "DIR", default_value = "/var/cache/windlass")]
+        artifacts: PathBuf,
     },
     /// Compare what windlass makes with the golden files
     Golden {
@@ -48,7 +52,8 @@ pub enum Task {
         #[arg(long)]
         upstream: bool,
     },
-    /// Set up this host, build windlass, and go as far as windlass goes today: a prepared cluster directory
+    /// Set up this host, build windlass, and go as far as windlass goes today: a prepared cluster directory and the
+    /// software for it
     Up {
         /// The cluster directory
         #[arg(long, default_value = "windlass-cluster")]
@@ -59,11 +64,39 @@ pub enum Task {
         /// What to measure
         what: Measure,
     },
+    /// Feed the parsers of foreign bytes with what a fuzzer makes up, for a bounded time
+    Fuzz {
+        /// How long each target runs
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        seconds: u64,
+        /// The targets, as the files in fuzz/fuzz_targets are called; all unless given
+        targets: Vec<String>,
+    },
+    /// Interrupt the real thing at random moments and see that it recovers; this takes minutes and the whole machine
+    Drill {
+        /// What to interrupt
+        what: Drill,
+        /// Decides the moments; drawn and printed unless given
+        #[arg(long, value_name = "N")]
+        seed: Option<u64>,
+        /// A directory to drill in, which is emptied first [default: in the target directory]
+        #[arg(long, value_name = "DIR")]
+        place: Option<PathBuf>,
+    },
     /// The part of `bench` that runs in the release build
     #[command(hide = true)]
     BenchInner {
         /// What to measure
         what: Measure,
+    },
+    /// The balancer that `bench cloud` measures, in a process of its own
+    #[command(hide = true)]
+    BenchBalancer {
+        /// Where to listen
+        listen: SocketAddr,
+        /// Where to carry connections
+        #[arg(required = true)]
+        targets: Vec<SocketAddr>,
     },
 }
 
@@ -72,6 +105,17 @@ pub enum Task {
 pub enum Measure {
     /// Completing and rendering a spec of 5,000 nodes, and the journal's rate
     Spec,
+    /// The balancer of the local cloud beside HAProxy
+    Cloud,
+}
+
+/// What can be interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Drill {
+    /// `windlass artifacts fetch`, building and making the machine base, into a cache of its own
+    Artifacts,
+    /// The local cloud's daemon, killed again and again under a mixed workload on simulated machines
+    Cloud,
 }
 
 impl Measure {
@@ -79,6 +123,7 @@ impl Measure {
     pub fn word(self) -> &'static str {
         match self {
             Measure::Spec => "spec",
+            Measure::Cloud => "cloud",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Measuring against the limits that we promise. `bench` builds this program in release mode and runs it again; what
 //! runs then is [`measure`].
 
+pub mod cloud;
 mod journal;
 mod spec;
 
@@ -44,6 +45,7 @@ pub fn measure(session: &Session, what: Measure) -> Result<(), Failure> {
             findings.push(journal::measure(&dir)?);
             findings
         }
+        Measure::Cloud => cloud::measure()?,
     };
     findings.iter().for_each(|finding| say(format_args!("    {finding}")));
     match findings.iter().filter(|finding| !finding.kept).count() {

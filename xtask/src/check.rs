@@ -1,11 +1,12 @@
 //! The two commands that say whether the tree is good: `check`, all day, and `test`, which the build runs.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use windlass_install::host::{self, Group, Machine, ThisMachine};
-use windlass_steps::host::{Mode, make_dir};
+use windlass_steps::host::{Mode, cmd, make_dir};
 
 use crate::report::{Failure, complain, say};
 use crate::session::Session;
@@ -13,9 +14,10 @@ use crate::{deps, generate};
 
 /// Which rings of tests to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rings {
+enum Rings<'a> {
     UnitAndGolden,
-    All,
+    /// The upper ones use this cache of artifacts.
+    All(&'a Path),
 }
 
 /// Format, clippy, tests, documents, generated files, dependencies; stops at the first that fails.
@@ -24,17 +26,17 @@ pub fn check(session: &mut Session) -> ExitCode {
 }
 
 /// Host set-up, everything in [`check`], and the tests that are otherwise ignored.
-pub fn test(session: &mut Session, ci: bool, cache: Option<PathBuf>) -> ExitCode {
+pub fn test(session: &mut Session, ci: bool, cache: Option<PathBuf>, artifacts: &Path) -> ExitCode {
     closing(session, |session| {
         session.stage("host set-up", |_| set_up_host(Group::Dev))?;
         let _lock = if ci { Some(share_target_dir(session, cache)?) } else { None };
-        stages(session, Rings::All)
+        stages(session, Rings::All(artifacts))
     })
 }
 
 /// The golden tests alone; accepting rewrites what they expect.
 pub fn golden(session: &mut Session, accept: bool) -> Result<(), Failure> {
-    let env: &[_] = if accept { &[("WINDLASS_GOLDEN", "accept")] } else { &[] };
+    let env: &[_] = if accept { &[("WINDLASS_GOLDEN", OsStr::new("accept"))] } else { &[] };
     session.stage("golden", |session| session.run_tests(&["-p", "windlass-install", "--test", "golden"], env))?;
     if accept {
         say("the golden files are rewritten; `git diff crates/windlass-install/tests/golden` shows what changed");
@@ -54,13 +56,13 @@ pub fn set_up_host(group: Group) -> Result<(), Failure> {
 }
 
 /// The cheap ones first, so that a small mistake is told at once.
-fn stages(session: &mut Session, rings: Rings) -> Result<(), Failure> {
+fn stages(session: &mut Session, rings: Rings<'_>) -> Result<(), Failure> {
     session.stage("format", |s| s.run(s.cargo(&["fmt", "--all", "--check"])))?;
     session.stage("dependency rule", deps::run)?;
     session.stage("licences, sources, duplicates", |s| deny(s))?;
     session.stage("generated files", |s| match rings {
         Rings::UnitAndGolden => generate::check(s, &[generate::Cost::Nothing]),
-        Rings::All => generate::check(s, &[generate::Cost::Nothing, generate::Cost::Download]),
+        Rings::All(_) => generate::check(s, &[generate::Cost::Nothing, generate::Cost::Download]),
     })?;
     session.stage("clippy", |s| s.run(s.cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])))?;
     session.stage("documents", |s| {
@@ -69,12 +71,25 @@ fn stages(session: &mut Session, rings: Rings) -> Result<(), Failure> {
     session.stage("unit, golden and doc tests", |s| s.run_tests(&["--workspace"], &[]))?;
     match rings {
         Rings::UnitAndGolden => Ok(()),
-        Rings::All => {
+        Rings::All(artifacts) => {
+            session.stage("artifacts", |s| fetch_artifacts(s, artifacts))?;
             // Not the doc tests: an example marked `ignore` is not meant to run anywhere.
             let ignored = ["--workspace", "--lib", "--bins", "--tests", "--", "--ignored"];
-            session.stage("machine and cluster tests", |s| s.run_tests(&ignored, &[]))
+            let env = [("WINDLASS_TEST_CACHE", artifacts.as_os_str())];
+            session.stage("machine and cluster tests", |s| s.run_tests(&ignored, &env))
         }
     }
+}
+
+/// Everything that a cluster needs, from source so that it is the same on every host, fetched by the programs that the
+/// tests use: building others, optimised ones, would take longer than they save. A changed windlass-node changes what
+/// holds it, so what it was in before is thrown away.
+fn fetch_artifacts(session: &mut Session, cache: &Path) -> Result<(), Failure> {
+    // With the tests, so that cargo chooses the same features of dependencies as for them and builds nothing twice.
+    session.run(session.cargo(&["build", "--workspace", "--bins", "--tests"]))?;
+    let windlass = cmd(session.built().join("debug/windlass")).arg("artifacts").arg("--cache").arg(cache);
+    session.run(windlass.clone().args(["fetch", "--source", "source"]))?;
+    session.run(windlass.arg("prune"))
 }
 
 fn deny(session: &Session) -> Result<(), Failure> {

@@ -6,6 +6,8 @@ mod args;
 mod bench;
 mod check;
 mod deps;
+mod drill;
+mod fuzz;
 mod generate;
 mod openapi;
 mod report;
@@ -14,6 +16,7 @@ mod tally;
 mod up;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -36,13 +39,16 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
     let mut session = Session::open(args.target_dir)?;
     match args.task {
         Task::Check => return Ok(check::check(&mut session)),
-        Task::Test { ci, cache } => return Ok(check::test(&mut session, ci, cache)),
+        Task::Test { ci, cache, artifacts } => return Ok(check::test(&mut session, ci, cache, &artifacts)),
         Task::Golden { accept } => check::golden(&mut session, accept),
         Task::Deps => session.stage("deps", deps::run),
         Task::Generate { check, upstream } => generate::run(&mut session, check, upstream),
         Task::Up { dir } => up::run(&mut session, &dir),
+        Task::Fuzz { seconds, targets } => fuzz::run(&mut session, Duration::from_secs(seconds), &targets),
+        Task::Drill { what, seed, place } => drill::run(&mut session, what, seed, place),
         Task::Bench { what } => bench::run(&mut session, what),
         Task::BenchInner { what } => bench::measure(&session, what),
+        Task::BenchBalancer { listen, targets } => bench::cloud::serve(listen, &targets),
     }?;
     Ok(ExitCode::SUCCESS)
 }

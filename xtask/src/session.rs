@@ -1,5 +1,6 @@
 //! A run of xtask: where the workspace is, the commands that run in it, and what came of them so far.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -69,14 +70,14 @@ impl Session {
     }
 
     /// Runs `cargo test` with these arguments and these variables, in plain sight, and counts.
-    pub fn run_tests(&mut self, args: &[&str], env: &[(&str, &str)]) -> Result<(), Failure> {
+    pub fn run_tests(&mut self, args: &[&str], env: &[(&str, &OsStr)]) -> Result<(), Failure> {
         let failed = || Failure::new("the tests failed", "look for `failures:` and `error` in the output above");
         let log = NamedTempFile::new().map_err(|error| failed().because(error))?;
         // Tests tell on stdout, builds on stderr; only the former is counted, the latter keeps its terminal.
         let command = cmd("bash").args(["-c", r#"set -o pipefail; "$@" | tee "$0""#]).arg(log.path());
         let command = command.args(["cargo", "test", "--no-fail-fast"]).args(args).current_dir(&self.root).inherit();
         let dir = self.target_dir.iter().map(|dir| ("CARGO_TARGET_DIR", dir.as_os_str()));
-        let env = env.iter().map(|(name, value)| (*name, value.as_ref())).chain(dir);
+        let env = env.iter().copied().chain(dir);
         let command = env.fold(command, |command, (name, value)| command.env(name, value));
         say(format_args!("    {}", cmd("cargo").args(["test", "--no-fail-fast"]).args(args)));
         let ended = run_blocking(command);
