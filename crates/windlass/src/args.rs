@@ -231,7 +231,7 @@ pub struct Fetch {
     /// The base URL of released binaries, in the official layout
     #[arg(long, value_name = "URL", default_value = "https://dl.k8s.io")]
     pub mirror: String,
-    /// The registry of released images, HOST[:PORT][/PATH], instead of those that the images are named for
+    /// The registry of released images, as in localhost:5000/mirror, instead of those that the images are named for
     #[arg(long, value_name = "HOST")]
     pub registry: Option<String>,
     /// Take everything from this bundle, without any network
