@@ -3,10 +3,12 @@
 //! to hand to machines.
 
 mod boot;
+mod enter;
 mod run;
 pub mod update_engine;
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,6 +46,15 @@ pub enum Command {
     OwnCgroups,
     /// Inside a machine: serve com.coreos.update1 on the system bus
     UpdateEngine,
+    /// Run a command in a machine, with its exit code
+    Enter {
+        /// The host's number of the machine's first process
+        #[arg(long)]
+        leader: i32,
+        /// The program and its arguments
+        #[arg(last = true, required = true)]
+        words: Vec<OsString>,
+    },
     /// Stand for a machine, detached, until its power button is pressed
     Stub {
         /// The machine's run directory
@@ -65,6 +76,10 @@ pub fn main(command: &Command) -> ExitCode {
             log.init();
             update_engine::serve().map_err(Into::into)
         }
+        Command::Enter { leader, words } => match enter::enter(*leader, words) {
+            Ok(code) => return code,
+            Err(error) => Err(error.into()),
+        },
         Command::Stub { run } => crate::simulated::stub::stand_in(run).map_err(Into::into),
     };
     match done {

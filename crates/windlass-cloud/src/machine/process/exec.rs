@@ -2,6 +2,7 @@
 //! everything captured.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::time::Duration;
 
 use windlass_steps::host::{CommandSpec, HostError, cmd, run};
@@ -56,7 +57,7 @@ impl On {
     /// Runs the command and returns what it left behind, whatever its exit code.
     pub async fn exec(&self, command: Command) -> Result<Executed, MachineError> {
         let leader = self.leader()?;
-        match run(nsenter(leader, command)).await {
+        match run(entering(&self.description.program, leader, command)).await {
             Ok(output) => Ok(Executed { code: output.code, stdout: output.stdout, stderr: output.stderr }),
             Err(HostError::RunCommand { status, stderr, .. }) => {
                 let code = 128 + status.signal().unwrap_or_default();
@@ -67,8 +68,11 @@ impl On {
     }
 }
 
-fn nsenter(leader: i32, command: Command) -> CommandSpec {
-    let entering = cmd("nsenter").args(["--target", &leader.to_string(), "--all", "--root", "--wd"]);
+/// By our own program and not by nsenter: while systemd shuts down it stops every process for a moment, and nsenter,
+/// seeing that of its child, stops itself outside, where nobody lets it go on. The child is then never reaped, and the
+/// shutdown waits for it for a minute and a half.
+fn entering(program: &Path, leader: i32, command: Command) -> CommandSpec {
+    let entering = cmd(program).args(["guest", "enter", "--leader", &leader.to_string()]);
     let entering = entering.args(["--", "/usr/bin/env", "-i"]).args(ENVIRONMENT).args(command.words);
     let any_code = |spec: CommandSpec, code| spec.accept(code);
     (1..=255).fold(entering.stdin(command.stdin).timeout(command.timeout), any_code)
@@ -80,8 +84,8 @@ mod tests {
 
     #[test]
     fn a_command_enters_everything_and_brings_nothing_along() {
-        let line = nsenter(7, Command::new(["cat", "a b"])).line();
-        assert!(line.starts_with("nsenter --target 7 --all --root --wd -- /usr/bin/env -i PATH="), "{line}");
+        let line = entering(Path::new("/p"), 7, Command::new(["cat", "a b"])).line();
+        assert!(line.starts_with("/p guest enter --leader 7 -- /usr/bin/env -i PATH="), "{line}");
         assert!(line.ends_with(" cat 'a b'"), "{line}");
     }
 }
