@@ -1,7 +1,7 @@
 //! Where things are. Everything of a cluster is found again from these places alone, because the state file may be
 //! damaged when it is needed most.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use windlass_cloud_api::Label;
 
@@ -89,9 +89,4 @@ impl Places {
     pub fn objects(&self, cluster: &Label) -> PathBuf {
         self.cluster(cluster).join("objects")
     }
-}
-
-/// Whether a path is this directory or below it, by name alone.
-pub fn is_below(path: &Path, directory: &Path) -> bool {
-    path.starts_with(directory)
 }

@@ -3,7 +3,6 @@
 //! as long as it is wanted.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::time::Duration;
 
 use time::OffsetDateTime;
@@ -462,11 +461,6 @@ async fn finish_volume(
             Setback::after(volume.setback.as_ref(), reason)
         });
     });
-}
-
-/// Keeps the compiler honest about what runs on which thread.
-fn _is_send(cloud: Cloud) -> impl Future<Output = ()> + Send {
-    run(cloud)
 }
 
 impl MachineLive {

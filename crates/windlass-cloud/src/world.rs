@@ -1,6 +1,7 @@
 //! What carries changes out: the real world, with namespaces, systemd-nspawn and loop devices, or a simulated one, with
 //! processes that do nothing, for the scale and the faults that no single box has room for. The cloud above is the same.
 
+mod boot;
 mod real;
 mod simulated;
 mod view;

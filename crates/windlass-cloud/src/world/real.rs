@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use windlass_cloud_api::{ExecAnswer, ExecRequest, Image, Label};
-use windlass_steps::host::{Mode, make_dir, read_file, write_file};
+use windlass_steps::host::{Mode, make_dir, write_file};
 
 use super::view::View;
-use super::{SeenMachine, Surroundings, Trouble};
+use super::{SeenMachine, Surroundings, Trouble, boot};
 use crate::cloud::Cloud;
 use crate::machine::{self, Command, Description, Limits, MachineError, Phase, Slot, console, image, slot};
 use crate::metadata;
@@ -85,11 +85,7 @@ impl Real {
             machine::Lifecycle::On(_) => {}
             machine::Lifecycle::Off(off) => {
                 make_dir(&description.directory, Mode::PRIVATE_DIR)?;
-                // In this order: how the last boot ended must never be taken for the end of this one.
-                for record in [description.exit(), description.runner()] {
-                    remove_file(&record)?;
-                }
-                write_file(boot_file(&description.directory), row.boot.to_string(), Mode::PRIVATE_FILE)?;
+                boot::begin(&description.directory, row.boot, [description.exit(), description.runner()])?;
                 off.start().await?;
             }
         }
@@ -220,8 +216,7 @@ fn lifecycle(places: &Places, row: &MachineRow) -> Result<Option<machine::Lifecy
 fn looked(places: &Places, row: &MachineRow) -> SeenMachine {
     let directory = places.machine(&row.cluster, &row.name);
     let kept = directory.exists() || places.machine_run(&row.cluster, &row.name).exists();
-    let boot = read_file(boot_file(&directory), 64).ok();
-    let boot = boot.and_then(|text| String::from_utf8_lossy(&text).trim().parse().ok()).unwrap_or(0);
+    let boot = boot::begun(&directory);
     let nothing = || SeenMachine::facts(MachineFacts { kept, ..MachineFacts::NOTHING });
     let mut seen = match lifecycle(places, row) {
         Ok(None) => nothing(),
@@ -267,11 +262,6 @@ fn how(ended: &machine::Ended) -> Ended {
     }
 }
 
-/// Which boot of a machine its runner was started for.
-fn boot_file(directory: &Path) -> PathBuf {
-    directory.join("boot")
-}
-
 fn described(
     places: &Places,
     row: &MachineRow,
@@ -315,13 +305,6 @@ fn slot_of(places: &Places, image: &Image) -> Result<Slot, Trouble> {
 /// `…/images/<name>/<digest>/tree`.
 fn image_name(tree: &Path) -> Option<Label> {
     Label::parse(&tree.parent()?.parent()?.file_name()?.to_string_lossy()).ok()
-}
-
-pub(super) fn remove_file(path: &Path) -> Result<(), Trouble> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 fn remove_tree(path: &Path) -> Result<(), Trouble> {

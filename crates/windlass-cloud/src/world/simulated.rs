@@ -6,10 +6,9 @@ pub mod volume;
 use std::path::PathBuf;
 
 use tokio::sync::{OnceCell, Semaphore};
-use windlass_steps::host::{Mode, make_dir, read_file, write_file};
+use windlass_steps::host::{Mode, make_dir};
 
-use super::real::remove_file;
-use super::{SeenMachine, Trouble};
+use super::{SeenMachine, Trouble, boot};
 use crate::model::MachineRow;
 use crate::places::Places;
 use crate::plan::{Ended, MachineFacts, Process, Stage};
@@ -34,8 +33,7 @@ impl Default for Simulated {
 impl Simulated {
     pub(super) async fn look(&self, places: &Places, row: &MachineRow) -> SeenMachine {
         let run = places.machine_run(&row.cluster, &row.name);
-        let boot = read_file(run.join("boot"), 64).ok();
-        let boot = boot.and_then(|text| String::from_utf8_lossy(&text).trim().parse().ok()).unwrap_or(0);
+        let boot = boot::begun(&run);
         let mut facts = MachineFacts { kept: run.exists(), ..MachineFacts::NOTHING };
         let mut leader = None;
         facts.process = match Stub::find(&run) {
@@ -68,11 +66,7 @@ impl Simulated {
         if Stub::find(&run)?.is_some() {
             return Ok(());
         }
-        // In this order: how the last boot ended must never be taken for the end of this one.
-        for record in [stub::EXIT, stub::RUNNER] {
-            remove_file(&run.join(record))?;
-        }
-        write_file(run.join("boot"), row.boot.to_string(), Mode::PRIVATE_FILE)?;
+        boot::begin(&run, row.boot, [run.join(stub::EXIT), run.join(stub::RUNNER)])?;
         let program = self.program.get_or_try_init(|| async { std::env::current_exe() }).await?;
         let _turn = self.starts.acquire().await?;
         Stub::start(program, &run).await?;
