@@ -76,6 +76,22 @@ async fn exchange(server: SocketAddr, question: Message) -> Message {
     .unwrap()
 }
 
+/// As a resolver asks: a datagram that finds the queue full is lost, and is sent again.
+async fn repeat(server: SocketAddr, question: Message) -> Message {
+    tokio::task::spawn_blocking(move || {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_read_timeout(Some(WAIT / 10)).unwrap();
+        let mut buffer = [0; 4096];
+        let answer = (0..10).find_map(|_| {
+            socket.send_to(&question.to_vec().unwrap(), server).unwrap();
+            socket.recv(&mut buffer).ok()
+        });
+        Message::from_vec(&buffer[..answer.expect("an answer to one of ten questions")]).unwrap()
+    })
+    .await
+    .unwrap()
+}
+
 async fn ask_for(server: SocketAddr, at: &str, kind: RecordType) -> Message {
     exchange(server, question(at, kind)).await
 }
@@ -279,7 +295,7 @@ async fn garbage_does_not_stop_the_server() {
         }
     });
     flood.await.unwrap();
-    let message = ask_for(running.udp, "host.demo.example.", RecordType::A).await;
+    let message = repeat(running.udp, question("host.demo.example.", RecordType::A)).await;
     assert_eq!(message.answers.len(), 1);
     let message = ask_by_stream(running.tcp, question("host.demo.example.", RecordType::A)).await;
     assert_eq!(message.answers.len(), 1);
