@@ -21,7 +21,7 @@ use crate::manifest::Manifests;
 use crate::unit::Units;
 
 pub use config::{FileEntry, UnitEntry, contents_of};
-pub use pointer::{BOOTSTRAP_OBJECT, CONFIG_TOKEN, JOIN_TOKEN};
+pub use pointer::{BOOTSTRAP_OBJECT, CONFIG_TOKEN, JOIN_TOKEN, TOKEN_KEY};
 
 /// The parts that Ignition configs are made from.
 #[derive(Debug, Clone, Copy)]

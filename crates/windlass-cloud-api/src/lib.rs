@@ -16,7 +16,9 @@ mod machine;
 mod object;
 mod receipt;
 mod record;
+mod role;
 mod status;
+mod token;
 mod volume;
 
 pub use balancer::{Balancer, BalancerSpec, Check, Forward, ForwardSpec, Target, TargetState};
@@ -32,5 +34,7 @@ pub use machine::{Console, ExecAnswer, ExecRequest, Machine, MachineSpec, Machin
 pub use object::{ObjectInfo, ObjectUrl, ProofOfDeletion, UrlRequest};
 pub use receipt::{Receipt, Residue, Thing};
 pub use record::{Condition, Record, RecordChange, RecordKind};
+pub use role::Role;
 pub use status::{Event, Status};
+pub use token::{Token, TokenError, TokenKey, TokenPublicKey};
 pub use volume::{AttachRequest, Hold, Volume, VolumeSpec};

@@ -8,43 +8,20 @@ mod name;
 mod policy;
 mod routes;
 mod template;
-mod token;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use time::OffsetDateTime;
 
 pub use crate::guest::update_engine::channel::{Next as OsOffer, Os as OsView, Progress as OsProgress};
 pub use name::{Label, NameError, RecordName};
 pub use policy::{Action, Refusal, may};
 pub use routes::router;
 pub use template::TemplateError;
-pub use token::{Token, TokenError, TokenKey, TokenPublicKey};
-
-/// What a machine is for; it decides what it may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// The first machine, which goes away once the others stand on their own.
-    Bootstrap,
-    /// Runs the cluster.
-    Master,
-    /// Runs what the cluster is for.
-    Worker,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Role::Bootstrap => "bootstrap",
-            Role::Master => "master",
-            Role::Worker => "worker",
-        })
-    }
-}
+pub use windlass_cloud_api::{Role, Token, TokenKey};
 
 /// Who a machine is; the answer to `GET /v1/identity`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +40,19 @@ pub struct Identity {
     pub tags: BTreeMap<String, String>,
     /// Its number among the machines of its role or group.
     pub index: u32,
+}
+
+impl Identity {
+    /// A token that says so, for one purpose, until then.
+    pub fn token(&self, purpose: &Label, expires: OffsetDateTime) -> Token {
+        Token {
+            cluster: self.cluster.clone(),
+            name: self.name.clone(),
+            role: self.role,
+            purpose: purpose.to_string(),
+            expires: expires.unix_timestamp(),
+        }
+    }
 }
 
 /// A volume as a machine sees it.

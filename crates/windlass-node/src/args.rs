@@ -13,6 +13,9 @@ pub struct Arguments {
     /// How much is said on stderr
     #[arg(long, global = true, value_enum, default_value_t = LogLevel::Info)]
     pub log_level: LogLevel,
+    /// Where the machine's files begin, for tests
+    #[arg(long, global = true, hide = true, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -47,10 +50,59 @@ pub enum LogLevel {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Prepare this machine for its kubelet (k8s-node-bootstrap.service)
+    Bootstrap,
+    /// Join a master's kubelet to its cluster (kubelet-join.service)
+    Join,
+    /// Have this etcd member's certificates signed (the pre-start agent of the etcd pod)
+    EtcdCerts,
+    /// Serve the configuration of masters and workers
+    MachineConfigServer(Twin),
+    /// Sign the certificates of etcd members while there is no API
+    EtcdSigner,
+    /// Start the control plane and hand it over to the masters (bootkube.service)
+    Bootkube,
+    /// Apply the add-ons and see them done (addons.service)
+    Addons,
+    /// Approve the certificate requests of expected machines, sign those of etcd members, review machines' tokens
+    CsrApprover,
+    /// Keep static copies of the control plane's pods on this master
+    Checkpoint,
+    /// Write the machine's pod network configuration when its subnet is known
+    Cni,
+    /// Try a cluster from inside, for `windlass verify`
+    #[command(subcommand)]
+    Probe(Probe),
+    /// Say which stage each unit of this machine is in, as JSON
+    Report,
     /// Serve a read-only page about the cluster
     Dashboard(Dashboard),
     /// Hold a pod's sandbox: reap its orphans until told to end
     Pause,
+}
+
+/// `windlass-node machine-config-server`.
+#[derive(Debug, Clone, Args)]
+pub struct Twin {
+    /// Serve from inside the cluster: burnt tokens and Nodes are looked up in the API
+    #[arg(long)]
+    pub in_cluster: bool,
+}
+
+/// `windlass-node probe …`.
+#[derive(Debug, Subcommand)]
+pub enum Probe {
+    /// Answer every request with this host's name
+    Serve {
+        /// Where to listen
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
+        listen: SocketAddr,
+    },
+    /// Resolve the name in a URL, ask it, and print the answer
+    Get {
+        /// The URL, http only
+        url: String,
+    },
 }
 
 /// `windlass-node dashboard`.

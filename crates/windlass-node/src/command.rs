@@ -1,23 +1,56 @@
 //! The commands: each calls one library function and says how it ended.
 
-use std::io;
+use std::io::{self, Write as _};
+
+use windlass_cluster::access::Access;
 
 use crate::args::{self, Arguments, Command};
-use crate::dashboard::access::Access;
 use crate::dashboard::{self, DashboardError};
 use crate::exit::{Exit, Failure};
-use crate::{log, pause};
+use crate::places::Places;
+use crate::{
+    addons, approver, bootstrap, checkpoint, cni, config_server, etcd_certs, etcd_signer, join, log, pause, pivot,
+    probe, record,
+};
 
 /// Runs a command until it is done or told to end.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    match &arguments.command {
-        // A sandbox has nothing to say and should cost nothing: no log, no runtime.
-        Command::Pause => pause::run().map_err(|error| Failure::of(Exit::TryAgain, &error, "start the sandbox again")),
-        Command::Dashboard(command) => {
-            log::start(arguments.log_level);
-            dashboard(command)
-        }
+    // A sandbox has nothing to say and should cost nothing: no log, no runtime.
+    if let Command::Pause = arguments.command {
+        return pause::run().map_err(|error| Failure::of(Exit::TryAgain, &error, "start the sandbox again"));
     }
+    log::start(arguments.log_level);
+    let places = Places::below(&arguments.root);
+    match &arguments.command {
+        Command::Pause => Ok(()),
+        Command::Report => report(&places),
+        Command::Dashboard(command) => dashboard(command),
+        command => runtime()?.block_on(work(command, &places)),
+    }
+}
+
+async fn work(command: &Command, places: &Places) -> Result<(), Failure> {
+    match command {
+        Command::Bootstrap => bootstrap::run(places).await,
+        Command::Join => join::run(places).await,
+        Command::EtcdCerts => etcd_certs::run(places).await,
+        Command::MachineConfigServer(twin) => config_server::run(places, twin).await,
+        Command::EtcdSigner => etcd_signer::run(places).await,
+        Command::Bootkube => pivot::run(places).await,
+        Command::Addons => addons::run(places).await,
+        Command::CsrApprover => approver::run(places).await,
+        Command::Checkpoint => checkpoint::run(places).await,
+        Command::Cni => cni::run(places).await,
+        Command::Probe(command) => probe::run(command).await,
+        Command::Report | Command::Dashboard(_) | Command::Pause => Ok(()),
+    }
+}
+
+/// Prints what every unit of this machine says about itself.
+fn report(places: &Places) -> Result<(), Failure> {
+    let text = serde_json::to_string(&record::collect(places)).expect("records are plain data");
+    let said = writeln!(io::stdout(), "{text}");
+    said.map_err(|error| Failure::of(Exit::TryAgain, &error, "see that the output can be written"))
 }
 
 fn dashboard(command: &args::Dashboard) -> Result<(), Failure> {

@@ -2,7 +2,6 @@
 //! reads through the API ([`read`]), turns objects into rows with pure functions ([`view`]), and serves them as a page
 //! without scripts or outside resources ([`serve`], [`page`]).
 
-pub mod access;
 pub mod page;
 pub mod read;
 pub mod serve;
@@ -20,8 +19,8 @@ use tracing::info;
 use windlass_steps::clock::SystemClock;
 use windlass_steps::interrupt::Interrupt;
 
-use access::{Access, AccessError};
 use read::{Limits, Reader};
+use windlass_cluster::access::{Access, AccessError};
 
 /// Why the page is not served.
 #[derive(Debug, Error)]

@@ -5,9 +5,23 @@
 //! [`args::Arguments`], [`dashboard::read::Reader`] (the cluster as the API tells it) and
 //! [`dashboard::summary::Summary`] (what the page shows).
 
+pub mod addons;
+pub mod approver;
 pub mod args;
+pub mod bootstrap;
+pub mod checkpoint;
+pub mod cni;
 pub mod command;
+pub mod config_server;
 pub mod dashboard;
+pub mod etcd_certs;
+pub mod etcd_signer;
 pub mod exit;
+pub mod facts;
+pub mod join;
 pub mod log;
 pub mod pause;
+pub mod pivot;
+pub mod places;
+pub mod probe;
+pub mod record;

@@ -15,7 +15,7 @@ use crate::table::{Authority, Leaf};
 const API_PORT: u16 = 6443;
 
 /// Where a joining machine finds its own short-lived token.
-pub const JOIN_TOKEN_PATH: &str = "/etc/kubernetes/join-token";
+pub const JOIN_TOKEN_PATH: &str = "/etc/windlass/join-token";
 
 /// A kubeconfig that windlass makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,7 @@ mod tests {
             (
                 Kubeconfig::KubeletBootstrap,
                 "server: https://api.internal.demo.test:6443",
-                "tokenFile: /etc/kubernetes/join-token",
+                "tokenFile: /etc/windlass/join-token",
                 "kubelet-bootstrap@demo",
             ),
         ];

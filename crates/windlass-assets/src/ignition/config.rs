@@ -152,6 +152,14 @@ impl Config {
         self
     }
 
+    /// A file whose contents the platform fills in: in clear, so that the slot can be found, and what goes into it needs
+    /// no quoting in a URL.
+    pub(super) fn slot(mut self, path: &str, slot: &str) -> Self {
+        let contents = Contents { source: format!("data:,{slot}") };
+        self.storage.files.push(FileEntry { path: path.to_owned(), overwrite: true, mode: 0o600, contents });
+        self
+    }
+
     pub(super) fn unit(mut self, name: impl Into<String>, text: &str, enabled: Option<bool>) -> Self {
         self.systemd.units.push(UnitEntry { name: name.into(), enabled, contents: text.to_owned() });
         self

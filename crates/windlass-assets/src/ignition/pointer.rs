@@ -13,12 +13,21 @@ use super::config::Config;
 pub const CONFIG_TOKEN: &str = "@CONFIG_TOKEN@";
 /// The slot for the token that asks for a machine's certificates.
 pub const JOIN_TOKEN: &str = "@JOIN_TOKEN@";
+/// The slot for the public key that tokens are checked with.
+pub const TOKEN_KEY: &str = "@TOKEN_KEY@";
+/// Where a machine keeps the token that its config was asked for with, to acknowledge the config.
+const CONFIG_TOKEN_PATH: &str = "/etc/windlass/config-token";
+/// Where the bootstrap machine finds the key that tokens are checked with.
+const TOKEN_KEY_PATH: &str = "/etc/windlass/token-key";
 /// The slot for the name, with signature and expiry, of the object that holds a config.
 pub const BOOTSTRAP_OBJECT: &str = "@BOOTSTRAP_OBJECT@";
 
-/// The bootstrap machine's: its config is an object that is deleted after use.
+/// The bootstrap machine's: its config is an object that is deleted after use. Who signs the machines' tokens is known
+/// only once the platform has made the cluster's network, so the key is not in that object.
 pub(super) fn bootstrap(spec: &CompleteSpec) -> Config {
-    Config::new().merge(format!("http://objects.internal.{}/{BOOTSTRAP_OBJECT}", spec.spec.domain), None)
+    Config::new()
+        .merge(format!("http://objects.internal.{}/{BOOTSTRAP_OBJECT}", spec.spec.domain), None)
+        .slot(TOKEN_KEY_PATH, TOKEN_KEY)
 }
 
 /// A group's: the role's config, and the group's own if a user added something to it.
@@ -30,7 +39,7 @@ pub(super) fn group(parts: Parts<'_>, group: &InstanceGroup, has_own: bool) -> C
     if has_own {
         config = config.merge(format!("{base}/config/{}/{}", group.role, group.name), Some(CONFIG_TOKEN));
     }
-    config.file_with_mode(JOIN_TOKEN_PATH, JOIN_TOKEN, 0o600)
+    config.slot(JOIN_TOKEN_PATH, JOIN_TOKEN).slot(CONFIG_TOKEN_PATH, CONFIG_TOKEN)
 }
 
 /// Who serves configs: the machine-config server, or where there is no bootstrap machine, the object store.

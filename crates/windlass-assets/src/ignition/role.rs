@@ -26,7 +26,6 @@ const MACHINE_CONFIG_CA: PkiEntry =
     Certificate(CertificateName::Authority(Authority::MachineConfig), "machine-config-ca.crt");
 const SA_KEY: PkiEntry = Key(KeyName::Pair(Pair::ServiceAccount), "sa.key");
 const SA_PUB: PkiEntry = PublicKey(Pair::ServiceAccount, "sa.pub");
-const MACHINE_TOKEN_PUB: PkiEntry = PublicKey(Pair::MachineToken, "machine-token.pub");
 
 /// What an API server and its controllers need, on the bootstrap machine and on masters.
 const CONTROL_PLANE: &[PkiEntry] = &[CA, CA_KEY, ETCD_CA, FRONT_PROXY_CA, SA_KEY, SA_PUB];
@@ -37,7 +36,7 @@ const CONTROL_PLANE_LEAVES: &[(Leaf, &str)] = &[
     (Leaf::EtcdHealthcheckClient, "etcd-healthcheck-client"),
     (Leaf::FrontProxyClient, "front-proxy-client"),
 ];
-const BOOTSTRAP: &[PkiEntry] = &[ETCD_CA_KEY, MACHINE_CONFIG_CA, MACHINE_TOKEN_PUB];
+const BOOTSTRAP: &[PkiEntry] = &[ETCD_CA_KEY, MACHINE_CONFIG_CA];
 const BOOTSTRAP_LEAVES: &[(Leaf, &str)] =
     &[(Leaf::MachineConfigServer, "machine-config-server"), (Leaf::EtcdSigner, "etcd-signer")];
 
@@ -49,6 +48,7 @@ pub(super) fn bootstrap(parts: Parts<'_>, master: &str, worker: &str, groups: &[
     config = config
         .file("/etc/kubernetes/kubelet-standalone.yaml", parts.configs.text(ConfigFile::KubeletStandalone))
         .file("/etc/kubernetes/installer/kubelet.env", parts.configs.text(ConfigFile::EnvMaster))
+        .file("/opt/windlass/cluster.json", serde_json::to_string(parts.spec).expect("a spec is plain data"))
         .file("/opt/windlass/machine-config/master.ign", master)
         .file("/opt/windlass/machine-config/worker.ign", worker);
     for (name, text) in groups {

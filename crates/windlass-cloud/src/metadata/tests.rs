@@ -86,7 +86,7 @@ impl MachineView for World {
         Ok(self.user_data.map(str::to_owned))
     }
     async fn token(&self, purpose: &Label) -> Result<String, ViewError> {
-        Ok(Token::of(&self.identity().await?, purpose, NOON).sign(&self.key))
+        Ok(self.identity().await?.token(purpose, NOON).sign(&self.key))
     }
     async fn volumes(&self, tags: &[Tag]) -> Result<Vec<VolumeView>, ViewError> {
         let has = |volume: &&VolumeView| tags.iter().all(|tag| volume.tags.get(&tag.key) == Some(&tag.value));

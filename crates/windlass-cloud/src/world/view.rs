@@ -5,7 +5,7 @@ use windlass_steps::clock::Clock as _;
 
 use crate::cloud::Cloud;
 use crate::metadata::{
-    self, Condition, Failing, Identity, MachineView, NewRecord, OsOffer, OsView, RecordView, Role, StageOs, Tag, Token,
+    self, Condition, Failing, Identity, MachineView, NewRecord, OsOffer, OsView, RecordView, Role, StageOs, Tag,
     ViewError, VolumeView,
 };
 use crate::model::{ClusterRow, MachineRow};
@@ -61,7 +61,7 @@ impl MachineView for View {
     async fn token(&self, purpose: &metadata::Label) -> Result<String, ViewError> {
         let (cluster, _) = self.rows()?;
         let expires = self.cloud.clock().now() + time::Duration::seconds(TOKEN);
-        Ok(Token::of(&self.identified()?, purpose, expires).sign(&secret::token_key(&cluster.secret)))
+        Ok(self.identified()?.token(purpose, expires).sign(&secret::token_key(&cluster.secret)))
     }
 
     async fn volumes(&self, tags: &[Tag]) -> Result<Vec<VolumeView>, ViewError> {

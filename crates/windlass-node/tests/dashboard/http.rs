@@ -8,7 +8,7 @@ use time::macros::datetime;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use windlass_node::dashboard::access::Access;
+use windlass_cluster::access::Access;
 use windlass_node::dashboard::read::{Limits, Reader};
 use windlass_node::dashboard::serve::serve;
 use windlass_steps::clock::ManualClock;

@@ -1,5 +1,5 @@
-//! How the page reaches the API. In a pod that is by address, from the environment that the kubelet sets, so that the
-//! static program never has to look a name up.
+//! How a program of ours reaches the API. In a pod that is by what the kubelet sets in the environment; elsewhere by a
+//! kubeconfig.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::{Identity, Label, Role};
+use crate::Role;
 
 /// In front of what is signed, so that a signature of this key over something else is never one of a token.
 const CONTEXT: &[u8] = b"windlass machine token 1\n";
@@ -91,20 +91,18 @@ impl TokenPublicKey {
     pub fn to_bytes(&self) -> [u8; 32] {
         self.0.to_bytes()
     }
+
+    /// From the hex that [`crate::Cluster::token_key`] has.
+    pub fn parse_hex(text: &str) -> Result<Self, TokenError> {
+        let text = text.trim();
+        let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(digit).collect();
+        let bytes: [u8; 32] = bytes.and_then(|b| b.try_into().ok()).ok_or(TokenError::PublicKey)?;
+        Self::from_bytes(&bytes)
+    }
 }
 
 impl Token {
-    /// Says who the machine is, for one purpose, until then.
-    pub fn of(machine: &Identity, purpose: &Label, expires: OffsetDateTime) -> Self {
-        Self {
-            cluster: machine.cluster.clone(),
-            name: machine.name.clone(),
-            role: machine.role,
-            purpose: purpose.to_string(),
-            expires: expires.unix_timestamp(),
-        }
-    }
-
     /// The token as it travels.
     pub fn sign(&self, key: &TokenKey) -> String {
         let payload = serde_json::to_vec(self).expect("a token is plain data with text for keys");
@@ -203,6 +201,11 @@ mod tests {
         let key = TokenKey::from_seed(&[7; 32]);
         assert_eq!(format!("{key:?}"), "TokenKey(..)");
         assert_eq!(TokenPublicKey::from_bytes(&key.public().to_bytes()), Ok(key.public()));
+        let hex: String = key.public().to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(TokenPublicKey::parse_hex(&format!("{hex}\n")), Ok(key.public()));
+        for bad in ["", "00", &hex[1..], &format!("{hex}00"), &hex.replace(&hex[..1], "ü"), "+1"] {
+            assert!(TokenPublicKey::parse_hex(bad).is_err(), "{bad}");
+        }
     }
 
     proptest! {

@@ -1,0 +1,1 @@
+//! Putting objects into the API by server-side apply.

@@ -1,0 +1,10 @@
+//! Serving the configuration of masters and workers.
+
+use crate::args::Twin;
+use crate::exit::{Exit, Failure};
+use crate::places::Places;
+
+/// Not built yet.
+pub async fn run(_places: &Places, _twin: &Twin) -> Result<(), Failure> {
+    Err(Failure::of(Exit::Permanent, &std::io::Error::other("not built yet"), "wait for it"))
+}
