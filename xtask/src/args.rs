@@ -63,6 +63,9 @@ pub enum Task {
     Bench {
         /// What to measure
         what: Measure,
+        /// Where the artifacts are kept that are used
+        #[arg(long, value_name = "DIR", default_value = "/var/cache/windlass")]
+        artifacts: PathBuf,
     },
     /// Feed the parsers of foreign bytes with what a fuzzer makes up, for a bounded time
     Fuzz {
@@ -88,6 +91,9 @@ pub enum Task {
     BenchInner {
         /// What to measure
         what: Measure,
+        /// Where the artifacts are kept that are used
+        #[arg(long, value_name = "DIR", default_value = "/var/cache/windlass")]
+        artifacts: PathBuf,
     },
     /// The balancer that `bench cloud` measures, in a process of its own
     #[command(hide = true)]
@@ -107,6 +113,8 @@ pub enum Measure {
     Spec,
     /// The balancer of the local cloud beside HAProxy
     Cloud,
+    /// A cluster of three masters and two workers beside kubeadm's
+    Launch,
 }
 
 /// What can be interrupted.
@@ -124,6 +132,7 @@ impl Measure {
         match self {
             Measure::Spec => "spec",
             Measure::Cloud => "cloud",
+            Measure::Launch => "launch",
         }
     }
 }
