@@ -85,6 +85,9 @@ pub enum Task {
         /// A directory to drill in, which is emptied first [default: in the target directory]
         #[arg(long, value_name = "DIR")]
         place: Option<PathBuf>,
+        /// Where the artifacts are kept that are used
+        #[arg(long, value_name = "DIR", default_value = "/var/cache/windlass")]
+        artifacts: PathBuf,
     },
     /// The part of `bench` that runs in the release build
     #[command(hide = true)]
@@ -111,7 +114,7 @@ pub enum Task {
 pub enum Measure {
     /// Completing and rendering a spec of 5,000 nodes, and the journal's rate
     Spec,
-    /// The balancer of the local cloud beside HAProxy
+    /// The local cloud: its balancer beside HAProxy, a machine beside a bare nspawn boot, and its return after a kill
     Cloud,
     /// A cluster of three masters and two workers beside kubeadm's
     Launch,
@@ -122,7 +125,7 @@ pub enum Measure {
 pub enum Drill {
     /// `windlass artifacts fetch`, building and making the machine base, into a cache of its own
     Artifacts,
-    /// The local cloud's daemon, killed again and again under a mixed workload on simulated machines
+    /// The local cloud's daemon, killed again and again, on simulated and on real machines; clusters that come and go
     Cloud,
 }
 

@@ -15,6 +15,20 @@ use crate::args::Measure;
 use crate::report::{Failure, say};
 use crate::session::Session;
 
+/// The test with the limit that a release build has to keep.
+const RETURN: &[&str] = &[
+    "--release",
+    "-p",
+    "windlass-cloud",
+    "--test",
+    "simulated",
+    "--",
+    "--ignored",
+    "--exact",
+    "--nocapture",
+    "killed::with_ten_thousand_of_everything_it_is_usable_within_half_a_second_of_a_kill",
+];
+
 /// One promise and what was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
@@ -39,6 +53,12 @@ pub fn run(session: &mut Session, what: Measure, artifacts: &Path) -> Result<(),
         session.stage("build", |s| s.run(s.cargo(&["build", "--release", "--workspace", "--bins"])))?;
         let windlass = cmd(session.built().join("release/windlass")).args(["artifacts", "fetch", "--cache"]);
         session.stage("artifacts", |s| s.run(windlass.arg(artifacts)))?;
+    }
+    if what == Measure::Cloud {
+        let env = [("WINDLASS_TEST_CACHE", artifacts.as_os_str())];
+        session.stage("the daemon's return after a kill", |s| s.run_tests(RETURN, &env))?;
+        let machine = session.cargo(&["bench", "-p", "windlass-cloud", "--bench", "machine"]);
+        session.stage("a machine's boot", |s| s.run(machine.env("WINDLASS_TEST_CACHE", artifacts)))?;
     }
     let inner = ["run", "--quiet", "--release", "--package", "xtask", "--", "bench-inner", what.word(), "--artifacts"];
     session.stage("bench", |session| session.run(session.cargo(&inner).arg(artifacts)))
