@@ -22,6 +22,7 @@ pub mod facts;
 pub mod https;
 pub mod join;
 pub mod log;
+pub mod machine_token;
 pub mod pause;
 pub mod pivot;
 pub mod places;
