@@ -105,8 +105,12 @@ impl TokenJudge {
 
     /// What the token in these headers says, if it is good for this purpose now.
     pub fn prove(&self, headers: &HeaderMap, purpose: Purpose, now: OffsetDateTime) -> Result<Token, Unproven> {
-        let text = bearer(headers).ok_or(Unproven::Missing)?;
-        let token = Token::verify(text.expose(), &self.key, purpose.as_str(), now).map_err(Unproven::Refused)?;
+        self.prove_text(bearer(headers).ok_or(Unproven::Missing)?.expose(), purpose, now)
+    }
+
+    /// What a token says, if it is good for this purpose now.
+    pub fn prove_text(&self, text: &str, purpose: Purpose, now: OffsetDateTime) -> Result<Token, Unproven> {
+        let token = Token::verify(text, &self.key, purpose.as_str(), now).map_err(Unproven::Refused)?;
         // The infra-id is the cluster's name and a few characters more.
         let rest = token.cluster.strip_prefix(&self.cluster);
         match rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
