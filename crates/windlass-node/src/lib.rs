@@ -9,6 +9,7 @@ pub mod addons;
 pub mod approver;
 pub mod args;
 pub mod bootstrap;
+pub mod certificate;
 pub mod checkpoint;
 pub mod cni;
 pub mod command;
