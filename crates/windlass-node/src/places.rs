@@ -82,6 +82,18 @@ places! {
     control_plane_manifests = "opt/windlass/bootkube/manifests";
     /// The add-ons.
     addon_manifests = "opt/windlass/addons/manifests";
+    /// What the kernel is to be set to.
+    sysctl_conf = "etc/sysctl.d/90-windlass.conf";
+    /// The kernel's settings themselves.
+    sysctls = "proc/sys";
+    /// What the kernel lets this process do.
+    own_status = "proc/self/status";
+    /// Says that the machine's config has been acknowledged.
+    acknowledged = "var/lib/windlass/acknowledged";
+    /// What etcd keeps.
+    etcd_data = "var/lib/etcd";
+    /// What the container runtime runs for Kubernetes now: a directory for each container.
+    tasks = "run/containerd/io.containerd.runtime.v2.task/k8s.io";
     /// What units say about themselves.
     records = "run/windlass/records";
     /// Which machines got and acknowledged their config, and which certificates were issued.
