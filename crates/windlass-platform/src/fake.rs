@@ -153,6 +153,10 @@ impl Platform for Fake {
         Ok(state.machines.keys().filter(|name| *name == BOOTSTRAP).cloned().collect())
     }
 
+    async fn is_there(&self) -> Result<bool, PlatformError> {
+        self.call("is_there").map(|state| state.network)
+    }
+
     async fn destroy(&self) -> Result<Receipt, PlatformError> {
         let mut state = self.call("destroy")?;
         let before = std::mem::take(&mut state.machines).into_keys().collect();

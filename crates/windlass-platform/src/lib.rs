@@ -52,6 +52,9 @@ pub trait Platform {
     /// What is still there of the bootstrap machine, found by looking; nothing once it has gone.
     async fn bootstrap_remains(&self) -> Result<Vec<String>, PlatformError>;
 
+    /// Whether anything of the cluster is there, or may be.
+    async fn is_there(&self) -> Result<bool, PlatformError>;
+
     /// Removes everything that carries the cluster's tag, and says what was there and what is left.
     async fn destroy(&self) -> Result<Receipt, PlatformError>;
 }

@@ -215,10 +215,22 @@ impl Platform for Local {
         Ok(remains)
     }
 
-    async fn destroy(&self) -> Result<Receipt, PlatformError> {
+    async fn is_there(&self) -> Result<bool, PlatformError> {
         let status = self.daemon.status().await;
         let status = status.map_err(|source| PlatformError::Reach { platform: "local", source: Box::new(source) })?;
-        if status.is_none() && !self.has_traces() {
+        let tag = self.tag();
+        let known = match status {
+            None => false,
+            Some(_) => {
+                let clusters = self.client.clusters().await.map_err(act("look at the clusters"))?;
+                clusters.iter().any(|cluster| cluster.name == self.cluster || tag.is_among(&cluster.spec.tags))
+            }
+        };
+        Ok(known || self.has_traces())
+    }
+
+    async fn destroy(&self) -> Result<Receipt, PlatformError> {
+        if !self.is_there().await? {
             return Ok(Receipt::default());
         }
         self.start().await?;
@@ -235,7 +247,7 @@ impl Platform for Local {
 }
 
 impl Local {
-    /// Whether a daemon of this host ever had something of this cluster, or still has others.
+    /// Whether files of this cluster are on this host; they are there before anything else of it is.
     fn has_traces(&self) -> bool {
         let below = |place: &std::path::Path| place.join("clusters").join(self.cluster.as_str()).exists();
         below(&self.daemon.state) || below(&self.daemon.run)

@@ -57,6 +57,6 @@ fn wanted(spec: &CompleteSpec) -> file::Egress {
 }
 
 fn has_way_out() -> bool {
-    let installed = |name: &&str| PROGRAM_DIRS.iter().any(|dir| Path::new(dir).join(name).is_file());
-    WAYS_OUT.iter().any(|name| installed(&name))
+    let installed = |name: &str| PROGRAM_DIRS.iter().any(|dir| Path::new(dir).join(name).is_file());
+    WAYS_OUT.iter().any(|name| installed(name))
 }

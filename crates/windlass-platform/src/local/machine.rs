@@ -26,8 +26,7 @@ pub(super) async fn create(local: &Local, order: &Order<'_>) -> Result<(), Platf
     for machine in order.machines().iter().filter(|machine| !is_there(machine.name.as_str())) {
         let pointer = order.config(&format!("assets/pointers/{}.ign", machine.group))?;
         let user_data = pointer.replace(CONFIG_TOKEN, "@token(config)@").replace(JOIN_TOKEN, "@token(join)@");
-        let tags: Tags =
-            machine.etcd_index.iter().map(|index| (ETCD_INDEX.to_owned(), index.to_string())).collect();
+        let tags: Tags = machine.etcd_index.iter().map(|index| (ETCD_INDEX.to_owned(), index.to_string())).collect();
         let role = machine.role.as_str();
         let spec = spec(local, order.group(Some(machine))?, role, machine.address, user_data)?;
         put(local, machine.name.as_str(), &MachineSpec { tags, ..spec }).await?;
