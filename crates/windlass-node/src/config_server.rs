@@ -141,3 +141,6 @@ fn failure(error: &ConfigServerError) -> Failure {
     };
     Failure::of(Exit::TryAgain, error, next)
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,12 @@ fn peak_memory(pid: i32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
+/// The time that a process has had a processor.
+fn worked(pid: i32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
+}
+
 #[tokio::test]
 async fn a_thousand_fresh_clients_at_once_are_served_within_the_memory() {
     let machine = Machine::with_configs_of(CONFIG);
@@ -40,7 +46,11 @@ async fn a_thousand_fresh_clients_at_once_are_served_within_the_memory() {
     let answers = answers.await;
     let took = began.elapsed();
     let peak = peak_memory(server.pid);
-    let said = format!("{CLIENTS} fresh clients took {took:.2?}, the server had at most {} MiB\n", peak / 1024);
+    let said = format!(
+        "{CLIENTS} fresh clients took {took:.2?}, the server worked {:.2?} and had at most {} MiB\n",
+        worked(server.pid),
+        peak / 1024
+    );
     std::io::stderr().write_all(said.as_bytes()).unwrap();
     for answer in answers {
         assert_eq!(answer.status, Some(200), "{}", answer.text);
