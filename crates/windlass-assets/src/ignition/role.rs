@@ -1,6 +1,7 @@
 //! The configs of the bootstrap machine, of masters and of workers: which files and units each gets.
 
 use windlass_pki::{Authority, CertificateName, KeyName, Leaf, Pair, Pki};
+use windlass_spec::file::Topology;
 
 use super::Parts;
 use super::config::Config;
@@ -69,6 +70,7 @@ pub(super) fn bootstrap(parts: Parts<'_>, master: &str, worker: &str, groups: &[
 /// A master's.
 pub(super) fn master(parts: Parts<'_>) -> Config {
     let mut config = with_control_plane(common(parts, Host::Master), parts);
+    config = with_machine_config_ca(config, parts);
     config = with_kubeconfigs(config, parts, &["controller-manager", "scheduler", "checkpointer", "kubelet-bootstrap"]);
     config = config
         .file("/etc/kubernetes/kubelet.yaml", parts.configs.text(ConfigFile::KubeletMaster))
@@ -85,6 +87,7 @@ pub(super) fn master(parts: Parts<'_>) -> Config {
 /// A worker's: whom to trust and how to ask, and nothing secret.
 pub(super) fn worker(parts: Parts<'_>) -> Config {
     let mut config = with_pki(common(parts, Host::Worker), parts.pki, &[CA], &[]);
+    config = with_machine_config_ca(config, parts);
     config = with_kubeconfigs(config, parts, &["kubelet-bootstrap"]);
     config = config
         .file("/etc/kubernetes/kubelet.yaml", parts.configs.text(ConfigFile::KubeletWorker))
@@ -100,6 +103,7 @@ fn common(parts: Parts<'_>, host: Host) -> Config {
         .directory("/etc/kubernetes/manifests", 0o700)
         .directory("/etc/kubernetes/pki", 0o700)
         .file("/etc/kubernetes/installer/runtime-mappings.yaml", parts.configs.text(ConfigFile::RuntimeMappings))
+        .file("/etc/kubernetes/installer/pause-image", format!("{}\n", parts.spec.spec.images.pause))
         .file_with_mode("/etc/windlass/guard.nft", parts.configs.text(ConfigFile::Guard), 0o644)
         .file_with_mode("/etc/modules-load.d/windlass.conf", parts.configs.text(ConfigFile::Modules), 0o644)
         .file_with_mode("/etc/sysctl.d/90-windlass.conf", parts.configs.text(ConfigFile::Sysctl), 0o644);
@@ -113,6 +117,14 @@ fn with_control_plane(config: Config, parts: Parts<'_>) -> Config {
     with_pki(config, parts.pki, CONTROL_PLANE, CONTROL_PLANE_LEAVES)
         .file("/etc/kubernetes/config/audit-policy.yaml", parts.configs.text(ConfigFile::AuditPolicy))
         .file("/etc/kubernetes/config/authentication.yaml", parts.configs.text(ConfigFile::Authentication))
+}
+
+/// Whom a machine trusts when it acknowledges its config, where there is a server that takes it.
+fn with_machine_config_ca(config: Config, parts: Parts<'_>) -> Config {
+    match parts.spec.spec.topology {
+        Topology::SelfHosted => with_pki(config, parts.pki, &[MACHINE_CONFIG_CA], &[]),
+        Topology::Volumes => config,
+    }
 }
 
 fn with_pki(mut config: Config, pki: &Pki, entries: &[PkiEntry], leaves: &[(Leaf, &str)]) -> Config {
