@@ -1,6 +1,7 @@
 //! The configs of the bootstrap machine, of masters and of workers: which files and units each gets.
 
 use windlass_pki::{Authority, CertificateName, KeyName, Leaf, Pair, Pki};
+use windlass_spec::file::Topology;
 
 use super::Parts;
 use super::config::Config;
@@ -110,9 +111,15 @@ fn common(parts: Parts<'_>, host: Host) -> Config {
 }
 
 fn with_control_plane(config: Config, parts: Parts<'_>) -> Config {
-    with_pki(config, parts.pki, CONTROL_PLANE, CONTROL_PLANE_LEAVES)
+    let config = with_pki(config, parts.pki, CONTROL_PLANE, CONTROL_PLANE_LEAVES)
         .file("/etc/kubernetes/config/audit-policy.yaml", parts.configs.text(ConfigFile::AuditPolicy))
-        .file("/etc/kubernetes/config/authentication.yaml", parts.configs.text(ConfigFile::Authentication))
+        .file("/etc/kubernetes/config/authentication.yaml", parts.configs.text(ConfigFile::Authentication));
+    match parts.spec.spec.topology {
+        Topology::SelfHosted => {
+            config.file("/etc/kubernetes/config/token-review.kubeconfig", parts.configs.text(ConfigFile::TokenReview))
+        }
+        Topology::Volumes => config,
+    }
 }
 
 fn with_pki(mut config: Config, pki: &Pki, entries: &[PkiEntry], leaves: &[(Leaf, &str)]) -> Config {
