@@ -2,8 +2,10 @@
 
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 use thiserror::Error;
+use tokio::time::timeout;
 
 /// An answer that is none, or a refusal. Its text is whole: the client library's own messages repeat their causes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -48,6 +50,17 @@ impl From<&kube::Error> for ApiFailure {
 impl From<kube::Error> for ApiFailure {
     fn from(error: kube::Error) -> Self {
         ApiFailure::from(&error)
+    }
+}
+
+/// Waits for an answer, but not for ever: the client itself would.
+pub async fn within<T>(limit: Duration, asking: impl Future<Output = kube::Result<T>>) -> Result<T, ApiFailure> {
+    match timeout(limit, asking).await {
+        Ok(answer) => answer.map_err(ApiFailure::from),
+        Err(_) => {
+            let text = format!("the API did not answer within {limit:?}");
+            Err(ApiFailure { code: None, outlook: Outlook::Passing, text })
+        }
     }
 }
 
@@ -117,6 +130,13 @@ mod tests {
             assert_eq!(failure.to_string(), format!("the API answered {code}: no"));
             assert_eq!(failure.is_absent(), code == 404);
         }
+    }
+
+    #[tokio::test]
+    async fn no_answer_is_a_failure_that_may_pass() {
+        let failure = within(Duration::from_millis(1), std::future::pending::<kube::Result<()>>()).await.unwrap_err();
+        assert_eq!((failure.outlook, failure.code), (Outlook::Passing, None));
+        assert_eq!(failure.to_string(), "the API did not answer within 1ms");
     }
 
     #[test]

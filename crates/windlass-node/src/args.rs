@@ -59,7 +59,7 @@ pub enum Command {
     /// Serve the configuration of masters and workers
     MachineConfigServer(Twin),
     /// Sign the certificates of etcd members while there is no API
-    EtcdSigner,
+    EtcdSigner(EtcdSigner),
     /// Start the control plane and hand it over to the masters (bootkube.service)
     Bootkube,
     /// Apply the add-ons and see them done (addons.service)
@@ -87,6 +87,17 @@ pub struct Twin {
     /// Serve from inside the cluster: burnt tokens and Nodes are looked up in the API
     #[arg(long)]
     pub in_cluster: bool,
+    /// Where to listen, for tests
+    #[arg(long, hide = true, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:22623")]
+    pub listen: SocketAddr,
+}
+
+/// `windlass-node etcd-signer`.
+#[derive(Debug, Clone, Args)]
+pub struct EtcdSigner {
+    /// Where to listen, for tests
+    #[arg(long, hide = true, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:6443")]
+    pub listen: SocketAddr,
 }
 
 /// `windlass-node probe …`.

@@ -35,7 +35,7 @@ async fn work(command: &Command, places: &Places) -> Result<(), Failure> {
         Command::Join => join::run(places).await,
         Command::EtcdCerts => etcd_certs::run(places).await,
         Command::MachineConfigServer(twin) => config_server::run(places, twin).await,
-        Command::EtcdSigner => etcd_signer::run(places).await,
+        Command::EtcdSigner(command) => etcd_signer::run(places, command).await,
         Command::Bootkube => pivot::run(places).await,
         Command::Addons => addons::run(places).await,
         Command::CsrApprover => approver::run(places).await,

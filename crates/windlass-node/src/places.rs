@@ -60,6 +60,8 @@ places! {
     config_token = "etc/windlass/config-token";
     /// The public key that machines' tokens are checked with, hex.
     token_key = "etc/windlass/token-key";
+    /// What is mounted into the approver's pod.
+    csr_approver = "etc/windlass/csr-approver";
     /// Where the container runtime looks for networks.
     cni = "etc/cni/net.d";
     /// The container runtime's configuration.

@@ -170,7 +170,7 @@ fn parse(bytes: &[u8]) -> Result<X509Certificate<'_>, CertificateError> {
     Ok(certificate)
 }
 
-fn subject(name: &X509Name<'_>) -> Result<Subject, CertificateError> {
+pub(crate) fn subject(name: &X509Name<'_>) -> Result<Subject, CertificateError> {
     let texts = |attributes: Vec<_>| -> Result<Vec<String>, CertificateError> {
         let text = |a: &x509_parser::x509::AttributeTypeAndValue<'_>| a.as_str().map(str::to_owned);
         attributes.into_iter().map(text).collect::<Result<_, _>>().map_err(|_| CertificateError::ReadSubject)

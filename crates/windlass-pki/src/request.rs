@@ -1,6 +1,11 @@
 //! Certificate requests (PKCS#10). The signing side takes a request as proof that somebody holds a
 //! private key, and takes **only the public key** out of it: names, usages and constraints that a
 //! request asks for are not even looked at, because a signer that trusts requests signs anything.
+//! Only who approves for Kubernetes' own signers, which do trust requests, reads what is [`asked`].
+
+mod asked;
+
+use std::borrow::Cow;
 
 use rcgen::CertificateParams;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -10,6 +15,8 @@ use crate::key::{KeyError, PrivateKey, PublicKey};
 use crate::pem;
 use crate::signed::Signed;
 use crate::template::Subject;
+
+pub use asked::{Asked, asked};
 
 /// The largest request that is looked at; an honest one has about 500 bytes.
 pub const MAX_BYTES: usize = 16 * 1024;
@@ -43,6 +50,12 @@ pub enum RequestError {
     /// The request was not signed by the key in it.
     #[error("the request is not signed by its own key")]
     VerifySignature,
+    /// The subject is not one that a machine asks for.
+    #[error("the request's subject is not one common name with at most one organization")]
+    ReadSubject,
+    /// There is something else in the request than a machine asks for.
+    #[error("the request asks for more than DNS names and addresses")]
+    ReadExtensions,
     /// A request could not be written down.
     #[error("cannot encode a request for {subject}")]
     Encode {
@@ -55,17 +68,22 @@ pub enum RequestError {
 
 /// The public key of a request (PEM or DER) whose sender has proven to hold the private half.
 pub fn proven_key(bytes: &[u8]) -> Result<PublicKey, RequestError> {
+    prove(&binary(bytes)?)
+}
+
+/// The binary form of a request, whichever form it has.
+fn binary(bytes: &[u8]) -> Result<Cow<'_, [u8]>, RequestError> {
     if bytes.len() > MAX_BYTES {
         return Err(RequestError::Measure { bytes: bytes.len() });
     }
     // A DER document starts with the tag of a sequence, which no PEM text does.
-    let decoded;
-    let der = if bytes.first() == Some(&0x30) {
-        bytes
-    } else {
-        decoded = pem::decode(LABEL, bytes).ok_or(RequestError::ReadPem)?;
-        &decoded
-    };
+    if bytes.first() == Some(&0x30) {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    pem::decode(LABEL, bytes).map(Cow::Owned).ok_or(RequestError::ReadPem)
+}
+
+fn prove(der: &[u8]) -> Result<PublicKey, RequestError> {
     let signed = Signed::parse(der).ok_or(RequestError::ReadDer)?;
     let (_, request) = X509CertificationRequest::from_der(der).map_err(|_| RequestError::ReadDer)?;
     let key = PublicKey::parse_der(request.certification_request_info.subject_pki.raw)

@@ -1,0 +1,68 @@
+//! What becomes of Nodes: a master's gets its label, which a kubelet may not set itself, and the join token of a machine
+//! whose Node is there has done its work.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tracing::info;
+use windlass_cluster::failure::ApiFailure;
+use windlass_spec::complete::Machine;
+use windlass_spec::file::Role;
+
+use super::burnt::{Burnt, State};
+use super::expected::Roster;
+use super::follow::{Seen, ask, each, follow};
+
+/// What says that a Node is a master's.
+pub(super) const LABEL: &str = "node-role.kubernetes.io/control-plane";
+
+/// Keeps the Nodes of expected machines.
+pub(super) struct Keeper {
+    nodes: Api<Node>,
+    roster: Arc<Roster>,
+    burnt: Arc<Burnt>,
+}
+
+impl Keeper {
+    pub(super) fn new(client: Client, roster: Arc<Roster>, burnt: Arc<Burnt>) -> Self {
+        Keeper { nodes: Api::all(client), roster, burnt }
+    }
+
+    /// Follows all Nodes.
+    pub(super) async fn follow(&self) -> Infallible {
+        follow(&self.nodes, None, async |seen| {
+            let nodes = match seen {
+                Seen::All(nodes) => nodes,
+                Seen::One(node) => vec![node],
+                Seen::Gone => Vec::new(),
+            };
+            each(nodes, async |node| self.keep(&node).await).await
+        })
+        .await
+    }
+
+    async fn keep(&self, node: &Node) -> Result<(), ApiFailure> {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let expected = self.roster.now();
+        let Some(machine) = expected.machine(name) else { return Ok(()) };
+        if lacks_label(machine, node) {
+            let label = json!({ "metadata": { "labels": { LABEL: "" } } });
+            ask(self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(&label))).await?;
+            info!(machine = name, "master labelled");
+        }
+        match self.burnt.state(&machine.name) {
+            State::Burnt => Ok(()),
+            // Also when the list is not known yet: a token is better burnt twice than not at all.
+            State::Good | State::Unknown => self.burnt.burn(&machine.name).await,
+        }
+    }
+}
+
+fn lacks_label(machine: &Machine, node: &Node) -> bool {
+    let labelled = node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(LABEL));
+    machine.role == Role::Master && !labelled
+}
