@@ -63,6 +63,9 @@ pub enum Task {
     Bench {
         /// What to measure
         what: Measure,
+        /// Where the artifacts are kept that are used
+        #[arg(long, value_name = "DIR", default_value = "/var/cache/windlass")]
+        artifacts: PathBuf,
     },
     /// Feed the parsers of foreign bytes with what a fuzzer makes up, for a bounded time
     Fuzz {
@@ -82,12 +85,18 @@ pub enum Task {
         /// A directory to drill in, which is emptied first [default: in the target directory]
         #[arg(long, value_name = "DIR")]
         place: Option<PathBuf>,
+        /// Where the artifacts are kept that are used
+        #[arg(long, value_name = "DIR", default_value = "/var/cache/windlass")]
+        artifacts: PathBuf,
     },
     /// The part of `bench` that runs in the release build
     #[command(hide = true)]
     BenchInner {
         /// What to measure
         what: Measure,
+        /// Where the artifacts are kept that are used
+        #[arg(long, value_name = "DIR", default_value = "/var/cache/windlass")]
+        artifacts: PathBuf,
     },
     /// The balancer that `bench cloud` measures, in a process of its own
     #[command(hide = true)]
@@ -105,8 +114,10 @@ pub enum Task {
 pub enum Measure {
     /// Completing and rendering a spec of 5,000 nodes, and the journal's rate
     Spec,
-    /// The balancer of the local cloud beside HAProxy
+    /// The local cloud: its balancer beside HAProxy, a machine beside a bare nspawn boot, and its return after a kill
     Cloud,
+    /// A cluster of three masters and two workers beside kubeadm's
+    Launch,
 }
 
 /// What can be interrupted.
@@ -114,7 +125,7 @@ pub enum Measure {
 pub enum Drill {
     /// `windlass artifacts fetch`, building and making the machine base, into a cache of its own
     Artifacts,
-    /// The local cloud's daemon, killed again and again under a mixed workload on simulated machines
+    /// The local cloud's daemon, killed again and again, on simulated and on real machines; clusters that come and go
     Cloud,
 }
 
@@ -124,6 +135,7 @@ impl Measure {
         match self {
             Measure::Spec => "spec",
             Measure::Cloud => "cloud",
+            Measure::Launch => "launch",
         }
     }
 }

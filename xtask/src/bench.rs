@@ -3,13 +3,31 @@
 
 pub mod cloud;
 mod journal;
+mod launch;
 mod spec;
 
 use std::fmt;
+use std::path::Path;
+
+use windlass_steps::host::cmd;
 
 use crate::args::Measure;
 use crate::report::{Failure, say};
 use crate::session::Session;
+
+/// The test with the limit that a release build has to keep.
+const RETURN: &[&str] = &[
+    "--release",
+    "-p",
+    "windlass-cloud",
+    "--test",
+    "simulated",
+    "--",
+    "--ignored",
+    "--exact",
+    "--nocapture",
+    "killed::with_ten_thousand_of_everything_it_is_usable_within_half_a_second_of_a_kill",
+];
 
 /// One promise and what was measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,13 +48,24 @@ impl fmt::Display for Finding {
 }
 
 /// Builds this program in release mode and lets it measure.
-pub fn run(session: &mut Session, what: Measure) -> Result<(), Failure> {
-    let inner = ["run", "--quiet", "--release", "--package", "xtask", "--", "bench-inner", what.word()];
-    session.stage("bench", |session| session.run(session.cargo(&inner)))
+pub fn run(session: &mut Session, what: Measure, artifacts: &Path) -> Result<(), Failure> {
+    if what == Measure::Launch {
+        session.stage("build", |s| s.run(s.cargo(&["build", "--release", "--workspace", "--bins"])))?;
+        let windlass = cmd(session.built().join("release/windlass")).args(["artifacts", "fetch", "--cache"]);
+        session.stage("artifacts", |s| s.run(windlass.arg(artifacts)))?;
+    }
+    if what == Measure::Cloud {
+        let env = [("WINDLASS_TEST_CACHE", artifacts.as_os_str())];
+        session.stage("the daemon's return after a kill", |s| s.run_tests(RETURN, &env))?;
+        let machine = session.cargo(&["bench", "-p", "windlass-cloud", "--bench", "machine"]);
+        session.stage("a machine's boot", |s| s.run(machine.env("WINDLASS_TEST_CACHE", artifacts)))?;
+    }
+    let inner = ["run", "--quiet", "--release", "--package", "xtask", "--", "bench-inner", what.word(), "--artifacts"];
+    session.stage("bench", |session| session.run(session.cargo(&inner).arg(artifacts)))
 }
 
 /// Measures in this process, and fails if a promise is broken.
-pub fn measure(session: &Session, what: Measure) -> Result<(), Failure> {
+pub fn measure(session: &Session, what: Measure, artifacts: &Path) -> Result<(), Failure> {
     let findings = match what {
         Measure::Spec => {
             // The memory first: what the process once took, it took.
@@ -46,6 +75,7 @@ pub fn measure(session: &Session, what: Measure) -> Result<(), Failure> {
             findings
         }
         Measure::Cloud => cloud::measure()?,
+        Measure::Launch => launch::measure(session, artifacts)?,
     };
     findings.iter().for_each(|finding| say(format_args!("    {finding}")));
     match findings.iter().filter(|finding| !finding.kept).count() {

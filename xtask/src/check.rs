@@ -84,7 +84,7 @@ fn stages(session: &mut Session, rings: Rings<'_>) -> Result<(), Failure> {
 /// Everything that a cluster needs, from source so that it is the same on every host, fetched by the programs that the
 /// tests use: building others, optimised ones, would take longer than they save. A changed windlass-node changes what
 /// holds it, so what it was in before is thrown away.
-fn fetch_artifacts(session: &mut Session, cache: &Path) -> Result<(), Failure> {
+pub fn fetch_artifacts(session: &mut Session, cache: &Path) -> Result<(), Failure> {
     // With the tests, so that cargo chooses the same features of dependencies as for them and builds nothing twice.
     session.run(session.cargo(&["build", "--workspace", "--bins", "--tests"]))?;
     let windlass = cmd(session.built().join("debug/windlass")).arg("artifacts").arg("--cache").arg(cache);

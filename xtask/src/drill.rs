@@ -25,7 +25,13 @@ use crate::session::Session;
 const GRACE: Duration = Duration::from_secs(120);
 
 /// Runs one drill in a directory of its own, which stays only if the drill fails.
-pub fn run(session: &mut Session, what: Drill, seed: Option<u64>, place: Option<PathBuf>) -> Result<(), Failure> {
+pub fn run(
+    session: &mut Session,
+    what: Drill,
+    seed: Option<u64>,
+    place: Option<PathBuf>,
+    cache: &Path,
+) -> Result<(), Failure> {
     let seed = seed.unwrap_or_else(|| SystemClock::new().now().unix_timestamp_nanos() as u64 % 1_000_000);
     say(format_args!("seed {seed}; repeat it with --seed {seed}"));
     let place = place.unwrap_or_else(|| session.built().join("drill"));
@@ -33,7 +39,7 @@ pub fn run(session: &mut Session, what: Drill, seed: Option<u64>, place: Option<
     let mut chance = Chance(seed);
     let outcome = match what {
         Drill::Artifacts => artifacts::run(session, &ground, &mut chance),
-        Drill::Cloud => cloud::run(session, &chance),
+        Drill::Cloud => cloud::run(session, &chance, cache),
     };
     session.summary();
     outcome.inspect_err(|_| say(format_args!("what there is stays in {}", place.display())))?;

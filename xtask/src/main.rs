@@ -45,9 +45,9 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Task::Generate { check, upstream } => generate::run(&mut session, check, upstream),
         Task::Up { dir } => up::run(&mut session, &dir),
         Task::Fuzz { seconds, targets } => fuzz::run(&mut session, Duration::from_secs(seconds), &targets),
-        Task::Drill { what, seed, place } => drill::run(&mut session, what, seed, place),
-        Task::Bench { what } => bench::run(&mut session, what),
-        Task::BenchInner { what } => bench::measure(&session, what),
+        Task::Drill { what, seed, place, artifacts } => drill::run(&mut session, what, seed, place, &artifacts),
+        Task::Bench { what, artifacts } => bench::run(&mut session, what, &artifacts),
+        Task::BenchInner { what, artifacts } => bench::measure(&session, what, &artifacts),
         Task::BenchBalancer { listen, targets } => bench::cloud::serve(listen, &targets),
     }?;
     Ok(ExitCode::SUCCESS)

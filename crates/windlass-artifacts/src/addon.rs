@@ -15,7 +15,7 @@ mod os_release;
 mod publish;
 
 pub use error::AddonError;
-pub use extension::{Extension, ExtensionFile, Packed, Runtime, pack_extension};
+pub use extension::{Extension, ExtensionFile, Packed, Runtime, lay_out_extension, pack_extension};
 pub use judge::{Expected, Judged, Rollback, judge};
 pub use location::{Location, LocationUrl, ManifestUrl, Origins};
 pub use manifest::{Manifest, Package, PackageVersion, Stamp};

@@ -92,12 +92,14 @@ impl<C: Commands> Fetch<'_, C> {
         let bases = maker.bases(&root, &images).await?;
         let preload = maker.preload(&images).await?;
         let addons = maker.addons().await?;
+        let extensions = maker.extensions().await?;
         entries.push(own);
         entries.push(root);
         entries.extend(images);
         entries.extend(bases);
         entries.push(preload);
         entries.extend(addons);
+        entries.push(extensions);
         Ok(Fetched { choice, entries })
     }
 

@@ -50,7 +50,6 @@ static UNITS: &[UnitRow] = &[
     unit!("containerd.service", EVERY),
     unit!("k8s-node-bootstrap.service", EVERY),
     unit!("kubelet.service", EVERY),
-    unit!("kubelet-checker.service", &[Host::Master, Host::Worker]),
     unit!("kubelet-join.service", &[Host::Master]),
     unit!("machine-config-server.service", &[Host::Bootstrap]),
     unit!("etcd-signer.service", &[Host::Bootstrap]),
@@ -141,7 +140,12 @@ mod tests {
             ),
             (
                 "kubelet.service",
-                &["EnvironmentFile=/etc/kubernetes/kubelet.env", "Restart=always", "WantedBy=multi-user.target"],
+                &[
+                    "EnvironmentFile=/etc/kubernetes/kubelet.env",
+                    "ExecStart=/usr/bin/kubelet $KUBELET_ARGS $KUBELET_MACHINE_ARGS",
+                    "Restart=always",
+                    "WantedBy=multi-user.target",
+                ],
             ),
             (
                 "bootkube.service",

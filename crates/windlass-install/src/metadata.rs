@@ -6,7 +6,8 @@ use windlass_assets::directory::AssetDir;
 use windlass_pki::KeySource;
 use windlass_spec::{CompleteSpec, KubeVersion};
 
-const PATH: &str = "metadata.json";
+/// Where it lies in the cluster directory.
+pub(crate) const PATH: &str = "metadata.json";
 /// Letters and digits that cannot be taken for each other.
 const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
@@ -25,6 +26,9 @@ pub struct Metadata {
     pub platform: String,
     /// The Kubernetes version.
     pub kubernetes_version: KubeVersion,
+    /// The port on 127.0.0.1 that reaches the API, once launch has got one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_port: Option<u16>,
 }
 
 impl Metadata {
@@ -39,6 +43,7 @@ impl Metadata {
             domain: spec.spec.domain.to_string(),
             platform: spec.spec.platform.as_str().to_owned(),
             kubernetes_version: spec.spec.kubernetes_version,
+            api_port: None,
         }
     }
 

@@ -15,6 +15,7 @@ use windlass_spec::file::read_and_complete;
 use windlass_spec::{CompleteSpec, Problems};
 use windlass_steps::journal::{Journal, JournalError};
 
+use crate::logbook::is_launched;
 use crate::metadata::Metadata;
 
 /// Everything that `prepare` makes, as launch will use it: with the user's edits.
@@ -159,7 +160,10 @@ fn refuse_launched(directory: &std::path::Path) -> Result<(), PrepareError> {
     }
     let history =
         Journal::read(&path).map_err(|source| PrepareError::ReadJournal { directory: directory.to_owned(), source })?;
-    if history.entries.is_empty() { Ok(()) } else { Err(PrepareError::Launched { directory: directory.to_owned() }) }
+    match is_launched(&history) {
+        false => Ok(()),
+        true => Err(PrepareError::Launched { directory: directory.to_owned() }),
+    }
 }
 
 /// What a finished `prepare` left that must live on: the identity and the keys. A run that died before its

@@ -74,12 +74,26 @@ places! {
     cluster = "opt/windlass/cluster.json";
     /// The configs that the machine-config server serves.
     machine_config = "opt/windlass/machine-config";
+    /// What the machine-config server's twin in the cluster serves, and serves with.
+    machine_config_server = "etc/windlass/machine-config-server";
     /// Static pods of the temporary control plane.
     bootstrap_manifests = "opt/windlass/bootkube/bootstrap";
     /// The self-hosted control plane.
     control_plane_manifests = "opt/windlass/bootkube/manifests";
     /// The add-ons.
     addon_manifests = "opt/windlass/addons/manifests";
+    /// What the kernel is to be set to.
+    sysctl_conf = "etc/sysctl.d/90-windlass.conf";
+    /// The kernel's settings themselves.
+    sysctls = "proc/sys";
+    /// What the kernel lets this process do.
+    own_status = "proc/self/status";
+    /// Says that the machine's config has been acknowledged.
+    acknowledged = "var/lib/windlass/acknowledged";
+    /// What etcd keeps.
+    etcd_data = "var/lib/etcd";
+    /// What the container runtime runs for Kubernetes now: a directory for each container.
+    tasks = "run/containerd/io.containerd.runtime.v2.task/k8s.io";
     /// What units say about themselves.
     records = "run/windlass/records";
     /// Which machines got and acknowledged their config, and which certificates were issued.

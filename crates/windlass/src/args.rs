@@ -1,8 +1,10 @@
 //! The arguments of `windlass`.
 
 mod cloud;
+mod launch;
 
 pub use cloud::{Cloud, CloudCommand, CloudExec, CloudMachine, CloudPlace, CloudScope, Machines};
+pub use launch::{Down, Image, ImageCommand, LaunchFlags, Shape, Up};
 
 use std::path::PathBuf;
 
@@ -102,6 +104,22 @@ pub enum Command {
     Prepare(Prepare),
     /// Show what launch will make of the prepared directory
     Plan,
+    /// Make a cluster: a spec if there is none, artifacts if something is missing, assets, launch
+    Up(Up),
+    /// Launch what was prepared; this is done once
+    Launch(LaunchFlags),
+    /// Go on with a launch that was interrupted
+    Resume(LaunchFlags),
+    /// Remove a cluster and everything that belongs to it
+    Down(Down),
+    /// Say how far the launch has come, and how machines and nodes are
+    Status(CloudPlace),
+    /// See whether the cluster is ready for its user
+    Verify(CloudPlace),
+    /// Say everything that is not as it should be, and why
+    Why(CloudPlace),
+    /// Bring images to the machines
+    Image(Image),
     /// Look at the cluster's certificates
     #[command(subcommand)]
     Certs(Certs),

@@ -3,10 +3,16 @@
 mod artifacts;
 mod certs;
 mod cloud;
+mod down;
 mod host;
+mod image;
+mod launch;
+mod place;
 mod plan;
 mod prepare;
+mod show;
 mod spec;
+mod up;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +29,14 @@ pub fn run(arguments: &Arguments, out: &mut impl Write, err: &mut impl Write) ->
         Command::Spec(command) => spec::run(common, command, out, err),
         Command::Prepare(command) => prepare::run(common, command, out, err),
         Command::Plan => plan::run(common, out),
+        Command::Up(command) => up::run(common, command, out, err),
+        Command::Launch(flags) => launch::launch(common, flags, out, err),
+        Command::Resume(flags) => launch::resume(common, flags, out, err),
+        Command::Down(command) => down::run(common, command, out, err),
+        Command::Status(place) => show::status(common, place, out),
+        Command::Verify(place) => show::verify(common, place, out),
+        Command::Why(place) => show::why(common, place, out),
+        Command::Image(command) => image::run(common, command, out, err),
         Command::Certs(command) => certs::run(common, command, out),
         Command::Artifacts(command) => artifacts::run(common, command, out, err),
         Command::Cloud(command) => cloud::run(common, command, out, err),

@@ -18,6 +18,12 @@ pub enum Exit {
     Usage,
     /// The spec was rejected or cannot be read.
     SpecRejected,
+    /// Something stands in the way of a launch.
+    PreflightRefused,
+    /// The platform did not make or remove what it was asked for.
+    PlatformFailed,
+    /// The cluster did not come up.
+    StepFailed,
     /// Something is not as it should be.
     Unmet,
     /// Already launched, or an edit would be overwritten.
@@ -30,11 +36,14 @@ pub enum Exit {
 
 impl Exit {
     /// Every code that is in use, in order.
-    pub const ALL: [Exit; 8] = [
+    pub const ALL: [Exit; 11] = [
         Exit::Done,
         Exit::Unexpected,
         Exit::Usage,
         Exit::SpecRejected,
+        Exit::PreflightRefused,
+        Exit::PlatformFailed,
+        Exit::StepFailed,
         Exit::Unmet,
         Exit::Refused,
         Exit::NotTrusted,
@@ -48,6 +57,9 @@ impl Exit {
             Exit::Unexpected => 1,
             Exit::Usage => 2,
             Exit::SpecRejected => 3,
+            Exit::PreflightRefused => 4,
+            Exit::PlatformFailed => 5,
+            Exit::StepFailed => 6,
             Exit::Unmet => 7,
             Exit::Refused => 8,
             Exit::NotTrusted => 9,
@@ -62,7 +74,10 @@ impl Exit {
             Exit::Unexpected => "unexpected failure",
             Exit::Usage => "wrong usage",
             Exit::SpecRejected => "spec rejected, or not readable",
-            Exit::Unmet => "criteria unmet: `host check` found something missing",
+            Exit::PreflightRefused => "preflight refused: something stands in the way of a launch",
+            Exit::PlatformFailed => "platform resources failed",
+            Exit::StepFailed => "bootstrap or a later step failed",
+            Exit::Unmet => "criteria unmet at the deadline, or `verify` or `host check` found something wrong",
             Exit::Refused => "refused: already launched, or an edit would be overwritten",
             Exit::NotTrusted => "artifact not trusted: digest or signature",
             Exit::Interrupted => "interrupted",

@@ -95,6 +95,14 @@ pub enum AddonError {
         /// What is wrong.
         source: ArchiveError,
     },
+    /// The extension could not be laid out as a directory.
+    #[error("cannot lay out the extension {name}")]
+    LayOutExtension {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        source: std::io::Error,
+    },
     /// What is to be published makes no sense.
     #[error("cannot publish: {what}")]
     DescribePublication {
@@ -138,6 +146,7 @@ impl AddonError {
             | AddonError::ParseOsRelease { .. }
             | AddonError::DescribeExtension { .. }
             | AddonError::PackExtension { .. }
+            | AddonError::LayOutExtension { .. }
             | AddonError::DescribePublication { .. }
             | AddonError::PublishFile { .. }
             | AddonError::PublishManifest { .. }

@@ -1,10 +1,13 @@
 //! systemd extensions (systemd-sysext(8)) as archives: a directory tree with `usr/` and a note which system it fits.
 //! They carry programs only: systemd 252 does not reload units after a merge, so units would come too late.
 
+use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use windlass_spec::KubeVersion;
+use windlass_steps::host::{Mode, write_file};
 
 use super::{AddonError, AddonVersion, OsVersion, PackageName};
 use crate::archive::{Content, FileMode, Writer};
@@ -129,7 +132,39 @@ pub fn pack_extension(extension: &Extension, out: impl Write) -> Result<Packed, 
     Ok(Packed { hash: counted.hasher.finish(), length: counted.length })
 }
 
-fn program(name: &str, source: &std::path::Path) -> ExtensionFile {
+/// Lays an extension out as a directory of its own below `into`, as a machine merges it. A program that another
+/// extension there has too, as for another OS version, is one file with two names.
+pub fn lay_out_extension(extension: &Extension, into: &Path) -> Result<(), AddonError> {
+    let name = extension.directory();
+    let failed = |source| AddonError::LayOutExtension { name: name.clone(), source };
+    let place = |file: &ExtensionFile, dir: &str| into.join(dir).join("usr").join(&file.path);
+    let others: Vec<String> = directories(into).map_err(failed)?;
+    for file in &extension.files {
+        let to = place(file, &name);
+        fs::create_dir_all(to.parent().unwrap_or(into)).map_err(failed)?;
+        let twin = |other: &&String| other.starts_with(&format!("{}-{}-os", extension.package, extension.version));
+        match others.iter().find(twin) {
+            Some(other) => fs::hard_link(place(file, other), &to).map_err(failed)?,
+            None => {
+                fs::copy(&file.source, &to).map_err(failed)?;
+                fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+            }
+        }
+    }
+    let release = into.join(&name).join("usr/lib/extension-release.d");
+    fs::create_dir_all(&release).map_err(failed)?;
+    let text = write_file(release.join(format!("extension-release.{name}")), extension.release(), Mode::PUBLIC);
+    text.map_err(|error| failed(io::Error::other(error)))
+}
+
+fn directories(dir: &Path) -> io::Result<Vec<String>> {
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect(),
+    }
+}
+
+fn program(name: &str, source: &Path) -> ExtensionFile {
     ExtensionFile { path: format!("bin/{name}"), source: source.to_owned(), mode: FileMode::Program }
 }
 

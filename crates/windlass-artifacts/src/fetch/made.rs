@@ -12,7 +12,7 @@ use windlass_spec::KubeVersion;
 use windlass_steps::host::{Commands, Mode};
 
 use super::{FetchError, key, paths};
-use crate::addon::{self, AddonVersion, Extension, Runtime, pack_extension};
+use crate::addon::{self, AddonVersion, Extension, Runtime, lay_out_extension, pack_extension};
 use crate::base::{
     BaseInputs, Layers, OsVersion, PreloadInputs, RootInputs, Stage, make_base, make_preload, make_root, pack_tree,
     unpack_tree,
@@ -27,6 +27,12 @@ use crate::release::{Arch, Registry, pull_image};
 
 /// The Debian release that machines are.
 const DEBIAN: &str = "12";
+
+/// The plugins that pod networks are made of.
+const CNI_PLUGINS: [&str; 4] = ["bridge", "host-local", "loopback", "portmap"];
+
+/// The programs of a container runtime, in the order of [`Runtime`].
+const RUNTIME: [&str; 4] = ["containerd", "containerd-shim-runc-v2", "ctr", "runc"];
 
 /// What making needs.
 pub(super) struct Maker<'a, C> {
@@ -130,20 +136,23 @@ impl<C: Commands> Maker<'_, C> {
         .await
     }
 
-    /// The machine base in both OS versions, with the image archives in it.
+    /// The machine base in both OS versions, with the image archives and the programs of every machine in it.
     pub(super) async fn bases(&self, root: &Entry, images: &[Entry]) -> Result<Vec<Entry>, FetchError> {
-        let ignition = self.binaries.get("ignition");
+        let placed = self.machine_programs()?;
+        let programs: Vec<(String, PathBuf)> = placed.iter().map(|(to, e)| (to.clone(), e.path.clone())).collect();
+        let programs = &programs;
         let mut bases = Vec::new();
         for os_version in OsVersion::ALL {
             let mut inputs = vec![os_version.as_str().to_owned(), root.digest.to_string()];
-            inputs.extend(images.iter().chain(ignition).map(|e| e.digest.to_string()));
+            inputs.extend(images.iter().map(|e| e.digest.to_string()));
+            inputs.extend(placed.iter().map(|(to, e)| format!("{to} {}", e.digest)));
             let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
             let wanted = Wanted::new(Kind::Base, os_version.base_name(), self.version.as_str(), &inputs);
             let stages = self.stages(wanted.title());
             let made = self.make(wanted, |room, out| async move {
                 let (tree, base) = (self.tree(root, &stages).await?, room.join("base"));
                 let archives = named_archives(&room, images)?;
-                let inputs = BaseInputs { root: &tree, os_version, programs: &[], images: &archives };
+                let inputs = BaseInputs { root: &tree, os_version, programs, images: &archives };
                 make_base(&inputs, &base, self.commands, &stages).await?;
                 pack_tree(&base, &out, &stages)?;
                 Ok(())
@@ -151,6 +160,45 @@ impl<C: Commands> Maker<'_, C> {
             bases.push(made.await?);
         }
         Ok(bases)
+    }
+
+    /// What every machine has from its first moment: our own program, and the plugins of pod networks. The container
+    /// runtime and the kubelet are not among them: they follow the cluster's version, as extensions.
+    fn machine_programs(&self) -> Result<Vec<(String, &Entry)>, FetchError> {
+        let place = |folder: &str, name: &str| self.program(name).map(|entry| (format!("{folder}/{name}"), entry));
+        let own = place("/opt/windlass/bin", "windlass-node");
+        [own].into_iter().chain(CNI_PLUGINS.iter().map(|name| place("/opt/cni/bin", name))).collect()
+    }
+
+    /// The runtime and the kubelet as machines of this version have them in `/var/lib/extensions`, for both OS versions.
+    /// A machine that starts with them needs to fetch nothing.
+    pub(super) async fn extensions(&self) -> Result<Entry, FetchError> {
+        let extensions = self.all_extensions()?;
+        let mut inputs: Vec<String> = extensions.iter().map(Extension::directory).collect();
+        for program in RUNTIME.into_iter().chain(["kubelet"]) {
+            inputs.push(format!("{program} {}", self.program(program)?.digest));
+        }
+        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+        let wanted = Wanted::new(Kind::Base, "extensions", self.version.as_str(), &inputs);
+        let stages = self.stages(wanted.title());
+        self.make(wanted, |room, out| async move {
+            let tree = room.join("extensions");
+            for extension in &extensions {
+                lay_out_extension(extension, &tree).map_err(|source| FetchError::PackAddon { source })?;
+            }
+            pack_tree(&tree, &out, &stages)?;
+            Ok(())
+        })
+        .await
+    }
+
+    fn all_extensions(&self) -> Result<Vec<Extension>, FetchError> {
+        let mut extensions = Vec::new();
+        for os_version in OsVersion::ALL {
+            extensions.push(self.runtime_extension(os_version)?);
+            extensions.push(self.kubelet_extension(os_version)?);
+        }
+        Ok(extensions)
     }
 
     /// The images as a containerd root that machines hard-link.
@@ -180,26 +228,31 @@ impl<C: Commands> Maker<'_, C> {
 
     /// The container runtime and the kubelet as extensions, for both OS versions.
     pub(super) async fn addons(&self) -> Result<Vec<Entry>, FetchError> {
-        let pack = |source| FetchError::PackAddon { source };
-        let path = |name: &str| self.program(name).map(|entry| entry.path.clone());
-        let runtime = Runtime {
-            containerd: path("containerd")?,
-            shim: path("containerd-shim-runc-v2")?,
-            ctr: path("ctr")?,
-            runc: path("runc")?,
-        };
         let version = self.version.companions().containerd;
         let mut addons = Vec::new();
         for os_version in OsVersion::ALL {
-            let os = addon::OsVersion::parse(os_version.as_str()).expect("a digit is an OS version");
-            let number = AddonVersion::parse(version).expect("pinned versions are three numbers");
-            let containerd = Extension::containerd(number, os.clone(), &runtime);
-            let programs = ["containerd", "containerd-shim-runc-v2", "ctr", "runc"];
-            addons.push(self.addon("containerd", version, os_version, containerd, &programs).await?);
-            let kubelet = Extension::kubelet(&self.version, os, path("kubelet")?).map_err(pack)?;
+            let runtime = self.runtime_extension(os_version)?;
+            addons.push(self.addon("containerd", version, os_version, runtime, &RUNTIME).await?);
+            let kubelet = self.kubelet_extension(os_version)?;
             addons.push(self.addon("kubelet", self.version.as_str(), os_version, kubelet, &["kubelet"]).await?);
         }
         Ok(addons)
+    }
+
+    fn runtime_extension(&self, os_version: OsVersion) -> Result<Extension, FetchError> {
+        let path = |name: &str| self.program(name).map(|entry| entry.path.clone());
+        let [containerd, shim, ctr, runc] = RUNTIME;
+        let runtime =
+            Runtime { containerd: path(containerd)?, shim: path(shim)?, ctr: path(ctr)?, runc: path(runc)? };
+        let version = self.version.companions().containerd;
+        let version = AddonVersion::parse(version).expect("pinned versions are three numbers");
+        Ok(Extension::containerd(version, addon_os(os_version), &runtime))
+    }
+
+    fn kubelet_extension(&self, os_version: OsVersion) -> Result<Extension, FetchError> {
+        let kubelet = self.program("kubelet")?.path.clone();
+        let made = Extension::kubelet(&self.version, addon_os(os_version), kubelet);
+        made.map_err(|source| FetchError::PackAddon { source })
     }
 
     async fn addon(
@@ -292,6 +345,10 @@ impl<C: Commands> Maker<'_, C> {
             observer(Progress { what: what.clone(), happened });
         }
     }
+}
+
+fn addon_os(os_version: OsVersion) -> addon::OsVersion {
+    addon::OsVersion::parse(os_version.as_str()).expect("a digit is an OS version")
 }
 
 /// Image archives under names that say what they are, copied beside the work.

@@ -70,6 +70,7 @@ pub(super) fn bootstrap(parts: Parts<'_>, master: &str, worker: &str, groups: &[
 /// A master's.
 pub(super) fn master(parts: Parts<'_>) -> Config {
     let mut config = with_control_plane(common(parts, Host::Master), parts);
+    config = with_machine_config_ca(config, parts);
     config = with_kubeconfigs(config, parts, &["controller-manager", "scheduler", "checkpointer", "kubelet-bootstrap"]);
     config = config
         .file("/etc/kubernetes/kubelet.yaml", parts.configs.text(ConfigFile::KubeletMaster))
@@ -86,6 +87,7 @@ pub(super) fn master(parts: Parts<'_>) -> Config {
 /// A worker's: whom to trust and how to ask, and nothing secret.
 pub(super) fn worker(parts: Parts<'_>) -> Config {
     let mut config = with_pki(common(parts, Host::Worker), parts.pki, &[CA], &[]);
+    config = with_machine_config_ca(config, parts);
     config = with_kubeconfigs(config, parts, &["kubelet-bootstrap"]);
     config = config
         .file("/etc/kubernetes/kubelet.yaml", parts.configs.text(ConfigFile::KubeletWorker))
@@ -101,6 +103,7 @@ fn common(parts: Parts<'_>, host: Host) -> Config {
         .directory("/etc/kubernetes/manifests", 0o700)
         .directory("/etc/kubernetes/pki", 0o700)
         .file("/etc/kubernetes/installer/runtime-mappings.yaml", parts.configs.text(ConfigFile::RuntimeMappings))
+        .file("/etc/kubernetes/installer/pause-image", format!("{}\n", parts.spec.spec.images.pause))
         .file_with_mode("/etc/windlass/guard.nft", parts.configs.text(ConfigFile::Guard), 0o644)
         .file_with_mode("/etc/modules-load.d/windlass.conf", parts.configs.text(ConfigFile::Modules), 0o644)
         .file_with_mode("/etc/sysctl.d/90-windlass.conf", parts.configs.text(ConfigFile::Sysctl), 0o644);
@@ -118,6 +121,14 @@ fn with_control_plane(config: Config, parts: Parts<'_>) -> Config {
         Topology::SelfHosted => {
             config.file("/etc/kubernetes/config/token-review.kubeconfig", parts.configs.text(ConfigFile::TokenReview))
         }
+        Topology::Volumes => config,
+    }
+}
+
+/// Whom a machine trusts when it acknowledges its config, where there is a server that takes it.
+fn with_machine_config_ca(config: Config, parts: Parts<'_>) -> Config {
+    match parts.spec.spec.topology {
+        Topology::SelfHosted => with_pki(config, parts.pki, &[MACHINE_CONFIG_CA], &[]),
         Topology::Volumes => config,
     }
 }

@@ -29,6 +29,11 @@ pub fn label(text: &str) -> Label {
     Label::parse(text).unwrap()
 }
 
+/// A number that a drill asks for, given to the harness as if it were the name of a test.
+pub fn asked<N: std::str::FromStr>(word: &str) -> Option<N> {
+    std::env::args().find_map(|argument| argument.strip_prefix(word)?.parse().ok())
+}
+
 /// Looks until there is something, and says why there is not when it takes too long.
 pub async fn until<T>(what: &str, limit: Duration, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
     let started = Instant::now();

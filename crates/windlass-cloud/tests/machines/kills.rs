@@ -8,8 +8,11 @@ use windlass_cloud::process::Identity;
 use windlass_cloud::volume::loops;
 use windlass_cloud_api::{AttachRequest, Hold, ObjectKey, RecordChange, RecordKind, RecordName, VolumeSpec};
 
-use crate::cloud::{CONFIG, Cloud, Cluster, LONG, label, pass, until};
+use crate::cloud::{CONFIG, Cloud, Cluster, LONG, asked, label, pass, until};
 use crate::processes;
+
+/// How often the daemon is killed, unless a drill asks for more.
+const KILLS: usize = 3;
 
 /// What was acknowledged.
 #[derive(Clone, Default)]
@@ -53,7 +56,7 @@ async fn nothing_is_lost(cluster: &Cluster<'_>, done: &Acknowledged) {
 }
 
 /// One runner and one first process for each machine, the same as before; one loop device for the one attached volume.
-fn nothing_is_doubled(cloud: &Cloud, machines: &[(&str, Identity)]) {
+fn nothing_is_doubled(cloud: &Cloud, machines: &[(String, Identity)]) {
     for (machine, leader) in machines {
         assert_eq!(processes::leader("kills", machine), *leader, "{machine} did not go on");
         assert_eq!(processes::of("kills", machine, "runner").len(), 1, "{machine}");
@@ -65,7 +68,7 @@ fn nothing_is_doubled(cloud: &Cloud, machines: &[(&str, Identity)]) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
 async fn a_daemon_killed_at_any_moment_loses_nothing_and_doubles_nothing() {
-    let mut random = Random::seeded();
+    let (mut random, kills) = (Random::seeded(), asked("kills=").unwrap_or(KILLS));
     let cloud = Cloud::start().await;
     let cluster = cloud.cluster("kills", "10.90.0.0/23").await;
     cluster.machine("m0", Some(CONFIG)).await;
@@ -76,12 +79,13 @@ async fn a_daemon_killed_at_any_moment_loses_nothing_and_doubles_nothing() {
     cluster
         .sh("m0", "mkfs.ext4 -q /dev/disk/windlass/held; mount /dev/disk/windlass/held /mnt; echo data > /mnt/f")
         .await;
-    let mut machines = vec![("m0", processes::leader("kills", "m0"))];
+    let mut machines = vec![("m0".to_owned(), processes::leader("kills", "m0"))];
     let done = Mutex::new(Acknowledged::default());
 
-    for (round, new) in ["m1", "m2", "m3"].into_iter().enumerate() {
+    for round in 0..kills {
         // Acknowledged, and under way when the daemon dies.
-        cluster.machine(new, Some(CONFIG)).await;
+        let new = format!("m{}", round + 1);
+        cluster.machine(&new, Some(CONFIG)).await;
         let moment = Duration::from_millis(random.below(2000));
         eprintln!("round {round}: killing the daemon after {moment:?}");
         tokio::join!(work(&cluster, round, &done), async {
@@ -92,14 +96,15 @@ async fn a_daemon_killed_at_any_moment_loses_nothing_and_doubles_nothing() {
         eprintln!("round {round}: the next daemon answered after {took:?}");
         let acknowledged = done.lock().unwrap().clone();
         nothing_is_lost(&cluster, &acknowledged).await;
-        cluster.running(new).await;
-        assert_eq!(cluster.sh(new, "cat /etc/written; wc -l < /var/lib/starts").await, "hello\n1");
-        machines.push((new, processes::leader("kills", new)));
+        cluster.running(&new).await;
+        assert_eq!(cluster.sh(&new, "cat /etc/written; wc -l < /var/lib/starts").await, "hello\n1");
+        let leader = processes::leader("kills", &new);
+        machines.push((new, leader));
         nothing_is_doubled(&cloud, &machines);
         assert_eq!(cluster.sh("m0", "echo more >> /mnt/f; head -n 1 /mnt/f; wc -l < /var/lib/starts").await, "data\n1");
     }
     until("every machine is known to run", LONG, async || match cloud.client.status().await.unwrap().running {
-        4 => Ok(()),
+        running if running == kills + 1 => Ok(()),
         running => Err(format!("{running} run")),
     })
     .await;
@@ -108,13 +113,12 @@ async fn a_daemon_killed_at_any_moment_loses_nothing_and_doubles_nothing() {
     assert_eq!(left, 0);
 }
 
-/// Moments that can be had again: the seed is printed, and taken from `WINDLASS_TEST_SEED` if that is set.
+/// Moments that can be had again: the seed is printed, and may be asked for.
 struct Random(u64);
 
 impl Random {
     fn seeded() -> Self {
-        let given = std::env::var_os("WINDLASS_TEST_SEED").and_then(|text| text.to_string_lossy().parse().ok());
-        let seed = given.unwrap_or_else(|| getrandom::u64().unwrap()) | 1;
+        let seed = asked("seed=").unwrap_or_else(|| getrandom::u64().unwrap()) | 1;
         eprintln!("seed {seed}");
         Self(seed)
     }

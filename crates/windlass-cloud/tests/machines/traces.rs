@@ -7,8 +7,11 @@ use windlass_cloud::inventory::snapshot::{HostSnapshot, difference};
 use windlass_cloud_api::{AttachRequest, ForwardSpec, Hold};
 use windlass_steps::host::{Mode, write_file};
 
-use crate::cloud::{CONFIG, Cloud, Cluster, LONG, label, pass, until};
+use crate::cloud::{CONFIG, Cloud, Cluster, LONG, asked, label, pass, until};
 use crate::processes;
+
+/// How many clusters come and go, unless a drill asks for more; what happens to each repeats after as many.
+const CYCLES: u64 = 5;
 
 /// A machine with everything a cluster can have around it.
 async fn furnished(cluster: &Cluster<'_>) {
@@ -59,14 +62,14 @@ async fn five_clusters_come_and_go_some_of_them_by_halves_and_the_host_is_as_it_
     cloud.client.leave().await.unwrap();
     cloud.gone().await;
     let before = HostSnapshot::take(&[cloud.dir()]);
-    for cycle in 0..5_u64 {
+    for cycle in 0..asked("cycles=").unwrap_or(CYCLES) {
         cloud.serve().await;
         let cluster = cloud.cluster("cycle", "10.90.0.0/24").await;
         furnished(&cluster).await;
-        match cycle {
+        match cycle % CYCLES {
             // Once early and once late on the machine's way up.
             1 | 3 => {
-                pass(Duration::from_millis(200 + 500 * cycle)).await;
+                pass(Duration::from_millis(200 + 500 * (cycle % CYCLES))).await;
                 cloud.kill().await;
                 cloud.serve().await;
                 cluster.destroy().await;

@@ -27,7 +27,7 @@ pub struct CloudPlace {
     #[arg(long, global = true, hide = true, value_name = "DIR", default_value = "/var/lib/windlass")]
     pub cloud_state: PathBuf,
     /// A cloud that is started has processes that do nothing instead of machines
-    #[arg(long, global = true, hide = true)]
+    #[arg(long, global = true, hide = true, alias = "simulated")]
     pub cloud_simulated: bool,
 }
 

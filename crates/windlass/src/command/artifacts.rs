@@ -15,8 +15,8 @@ use windlass_artifacts::pins::{Modules, Pins};
 use windlass_artifacts::release::{Mirror, Registry};
 use windlass_artifacts::signature::{Checked, Trusted, Verification};
 use windlass_artifacts::{keys, store};
-use windlass_spec::KubeVersion;
 use windlass_spec::file::ArtifactSource;
+use windlass_spec::{CompleteSpec, KubeVersion};
 use windlass_steps::clock::{Clock as _, SystemClock};
 use windlass_steps::host::Host;
 use windlass_steps::interrupt::Interrupt;
@@ -308,7 +308,14 @@ fn table(entries: &[Entry]) -> String {
     text
 }
 
-fn cache_failure(error: &CacheError) -> Failure {
+/// Fetches what a cluster of this spec needs, from where the spec says.
+pub(super) fn fetch_for(common: &Common, cache: &Cache, spec: &CompleteSpec) -> Result<(), Failure> {
+    let artifacts = &spec.spec.artifacts;
+    let origin = Origin { source: artifacts.source, mirror: &artifacts.mirror, registry: None };
+    run_flow(common, cache, spec.spec.kubernetes_version, Extent::Local, origin).map(drop)
+}
+
+pub(super) fn cache_failure(error: &CacheError) -> Failure {
     let exit = if error.is_trust() { Exit::NotTrusted } else { Exit::Unexpected };
     Failure::of(
         exit,

@@ -33,7 +33,7 @@ pub(super) fn run(
     })
 }
 
-fn daemon(place: &CloudPlace) -> Result<Daemon, Failure> {
+pub(super) fn daemon(place: &CloudPlace) -> Result<Daemon, Failure> {
     let program = super::beside_this_program("windlass-cloud")
         .map_err(|error| Failure::of(Exit::Unexpected, &error, "look at the cause"))?;
     let world = if place.cloud_simulated { World::Simulated } else { World::Real };

@@ -24,12 +24,7 @@ pub(super) fn run(
             say(err, "warning: --seed makes keys that are not secret: for tests only\n")?;
             prepare(common.dir.clone(), &bytes, &mut SeededKeys::new(seed), start_of_month(now))
         }
-        None => {
-            let mut keys = RandomKeys::from_os().map_err(|error| {
-                Failure::of(Exit::Unexpected, &error, "see that this system has a source of randomness")
-            })?;
-            prepare(common.dir.clone(), &bytes, &mut keys, now)
-        }
+        None => prepare(common.dir.clone(), &bytes, &mut random_keys()?, now),
     };
     let prepared = prepared.map_err(|error: PrepareError| prepare_failure(&place, &error))?;
     if common.output == Output::Text && !prepared.kept.is_empty() {
@@ -37,6 +32,18 @@ pub(super) fn run(
     }
     answer(&common.output, out, &prepared, || text(&prepared))?;
     Ok(Exit::Done)
+}
+
+/// Prepares the cluster directory from the text of a spec, for whoever goes on with it.
+pub(super) fn with_random_keys(common: &Common, place: &str, bytes: &[u8]) -> Result<Prepared, Failure> {
+    let now = SystemClock::new().now();
+    let prepared = prepare(common.dir.clone(), bytes, &mut random_keys()?, now);
+    prepared.map_err(|error| prepare_failure(place, &error))
+}
+
+fn random_keys() -> Result<RandomKeys, Failure> {
+    let next = "see that this system has a source of randomness";
+    RandomKeys::from_os().map_err(|error| Failure::of(Exit::Unexpected, &error, next))
 }
 
 fn text(prepared: &Prepared) -> String {

@@ -1,0 +1,56 @@
+//! A journal as anybody may read it: JSON lines.
+
+use serde_json::Value;
+
+/// The events of a launch, in order.
+#[derive(Debug, Default)]
+pub struct Journal {
+    events: Vec<Value>,
+}
+
+impl Journal {
+    /// Takes the whole lines; a torn last one is being written.
+    pub fn parse(text: &str) -> Self {
+        Journal { events: text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect() }
+    }
+
+    /// The steps that have finished, in order.
+    pub fn finished(&self) -> Vec<String> {
+        let finished = self.events.iter().filter(|event| event["kind"] == "finished");
+        finished.map(|event| event["step"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Whether a step has finished.
+    pub fn has_finished(&self, step: &str) -> bool {
+        self.finished().iter().any(|finished| finished == step)
+    }
+
+    /// What was observed during a step: statement, reason if unmet, time.
+    pub fn observed(&self, step: &str) -> Vec<(String, Option<String>, String)> {
+        let of_step = self.events.iter().filter(|event| event["kind"] == "observed" && event["step"] == step);
+        let text = |event: &Value, field: &str| event[field].as_str().map(str::to_owned);
+        of_step
+            .map(|event| {
+                (text(event, "criterion").unwrap_or_default(), text(event, "reason"), text(event, "time").unwrap_or_default())
+            })
+            .collect()
+    }
+
+    /// What a finished step promised.
+    pub fn done(&self, step: &str) -> Option<&Value> {
+        let finished = self.events.iter().find(|event| event["kind"] == "finished" && event["step"] == step);
+        finished.map(|event| &event["done"])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_last_line_is_not_an_event() {
+        let journal = Journal::parse("{\"kind\":\"finished\",\"step\":\"a\"}\n{\"kind\":\"fini");
+        assert_eq!(journal.finished(), ["a"]);
+        assert!(journal.has_finished("a") && !journal.has_finished("b"));
+    }
+}

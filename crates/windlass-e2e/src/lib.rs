@@ -1,0 +1,11 @@
+//! Drives the built programs from outside, on real machines.
+//!
+//! This crate is for tests of whole clusters and is not shipped. [`Installation`] is a cluster directory with a local cloud
+//! of its own; [`Ran`] is what came of a command; [`host::Traces`] is what of the host a cluster could change.
+
+pub mod host;
+mod installation;
+pub mod journal;
+pub mod poll;
+
+pub use installation::{Installation, Ran, Shape, until};

@@ -1,0 +1,72 @@
+//! A client that never stops asking: ten times a second, with one retry, as a patient user's program would.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use tokio::task::JoinHandle;
+
+const EVERY: Duration = Duration::from_millis(100);
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// How the asking went.
+#[derive(Debug, Default)]
+pub struct Answers {
+    /// Requests that were answered.
+    pub good: usize,
+    /// Requests that needed their retry.
+    pub retried: usize,
+    /// Requests that failed twice: when, and why.
+    pub failed: Vec<(Duration, String)>,
+    /// The slowest.
+    pub slowest: Duration,
+}
+
+/// Asks until it is told to stop.
+pub struct Poller {
+    stop: Arc<AtomicBool>,
+    asking: JoinHandle<Answers>,
+}
+
+impl Poller {
+    /// Begins to ask the API for its version.
+    pub fn start(client: Client) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let asking = tokio::spawn(async move {
+            let (begun, mut answers, mut ticks) = (Instant::now(), Answers::default(), tokio::time::interval(EVERY));
+            while !seen.load(Ordering::Relaxed) {
+                ticks.tick().await;
+                let asked = Instant::now();
+                match ask(&client).await {
+                    Ok(()) => answers.good += 1,
+                    Err(_) => match ask(&client).await {
+                        Ok(()) => {
+                            answers.good += 1;
+                            answers.retried += 1;
+                        }
+                        Err(reason) => answers.failed.push((begun.elapsed(), reason)),
+                    },
+                }
+                answers.slowest = answers.slowest.max(asked.elapsed());
+            }
+            answers
+        });
+        Poller { stop, asking }
+    }
+
+    /// Stops, and says how it went.
+    pub async fn stop(self) -> Answers {
+        self.stop.store(true, Ordering::Relaxed);
+        self.asking.await.expect("asking does not panic")
+    }
+}
+
+async fn ask(client: &Client) -> Result<(), String> {
+    match tokio::time::timeout(LIMIT, client.apiserver_version()).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no answer in {LIMIT:?}")),
+    }
+}

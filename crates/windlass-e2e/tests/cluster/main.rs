@@ -1,0 +1,93 @@
+//! One cluster of three masters and two workers, and everything that must hold of it, in the order in which it can be
+//! seen: coming up through a killed installer, use, loss of all power, faults that are told, going without a trace.
+
+mod order;
+mod power;
+mod told;
+
+use std::time::Duration;
+
+use windlass_e2e::host::Traces;
+use windlass_e2e::poll::Poller;
+use windlass_e2e::{Installation, Shape, until};
+
+/// Longer than a launch takes on a host that is busy with something else.
+const LONG: Duration = Duration::from_secs(600);
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
+async fn a_ten_line_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
+    let before = Traces::take();
+    let cluster = Installation::new("e2e", Shape { masters: 3, workers: 2 }).await;
+    cluster.windlass(&["prepare"]).await.ended(0);
+    let ca = cluster.read("assets/pki/ca.crt");
+
+    let members = killed_after(&cluster, "form-etcd-quorum").await;
+    let poller = poll_from_the_first_answer(&cluster);
+    let mut resumed = cluster.start(&["resume"]);
+    let poller = poller.await;
+    let status = tokio::time::timeout(LONG, resumed.wait()).await.expect("resume ends").expect("resume was started");
+    let answers = poller.stop().await;
+    assert!(status.success(), "{}", cluster.said());
+    eprintln!("through the pivot: {answers:?}");
+    assert_eq!(answers.failed, [], "of {} requests", answers.good);
+    assert!(answers.good > 50, "{answers:?}");
+    assert_eq!(cluster.read("assets/pki/ca.crt"), ca);
+    assert_eq!(order::members(&cluster).await, members, "resuming keeps the members");
+
+    order::is_that_of_the_launch_document(&cluster).await;
+    usable(&cluster).await;
+    for words in [["launch"].as_slice(), &["up"]] {
+        let finished = cluster.journal().finished();
+        cluster.windlass(words).await.ended(8);
+        assert_eq!(cluster.journal().finished(), finished, "{words:?} changes nothing");
+    }
+    power::cut_of_every_machine(&cluster).await;
+    told::a_dead_worker_is_named(&cluster).await;
+
+    cluster.windlass(&["down", "--yes"]).await.ended(0);
+    assert!(!cluster.directory().join("journal.jsonl").exists());
+    cluster.windlass(&["down", "--yes"]).await.ended(0);
+    let changes = Traces::take().changes(&before);
+    assert_eq!(changes, Vec::<String>::new());
+}
+
+/// Launches, kills the installer as nothing else does when a step has finished, and answers the members of etcd by then.
+async fn killed_after(cluster: &Installation, step: &str) -> Vec<String> {
+    let mut launch = cluster.start(&["launch"]);
+    until(&format!("{step} finishes"), LONG, async || match launch.try_wait() {
+        Ok(Some(status)) => panic!("the launch ended with {status}:\n{}", cluster.said()),
+        _ if cluster.journal().has_finished(step) => Ok(()),
+        _ => Err(format!("{:?}", cluster.journal().finished())),
+    })
+    .await;
+    launch.kill().await.expect("a child can be killed");
+    order::members(cluster).await
+}
+
+/// From the first answer on, no request may fail.
+async fn poll_from_the_first_answer(cluster: &Installation) -> Poller {
+    let client = cluster.api().await;
+    until("the API answers", LONG, async || client.apiserver_version().await.map_err(|error| error.to_string())).await;
+    Poller::start(client)
+}
+
+/// What the README promises.
+async fn usable(cluster: &Installation) {
+    let nodes = cluster.kubectl(&["get", "nodes", "--no-headers"]).await.ended(0).stdout;
+    assert_eq!(nodes.lines().filter(|line| line.contains(" Ready ")).count(), 5, "{nodes}");
+    let pods = cluster.kubectl(&["get", "pods", "-A", "-o", "json"]).await.ended(0).stdout;
+    let pods: serde_json::Value = serde_json::from_str(&pods).expect("kubectl writes JSON");
+    let mut restarts = Vec::new();
+    for pod in pods["items"].as_array().expect("a list") {
+        for status in pod["status"]["containerStatuses"].as_array().into_iter().flatten() {
+            assert_eq!(status["ready"], true, "{pod}");
+            if status["restartCount"] != 0 {
+                restarts.push(format!("{} {}", pod["metadata"]["name"], status["restartCount"]));
+            }
+        }
+    }
+    eprintln!("restarts: {restarts:?}");
+    cluster.windlass(&["verify"]).await.ended(0);
+    cluster.windlass(&["status"]).await.ended(0);
+}

@@ -1,0 +1,77 @@
+//! The order of the launch document, a to h, as journal and cluster show it.
+
+use windlass_cloud_api::{ExecRequest, Label, MachineState};
+use windlass_e2e::Installation;
+
+/// The steps as they must have finished.
+const STEPS: [&str; 12] = [
+    "preflight",
+    "create-network",
+    "start-machines",
+    "serve-machine-config",
+    "form-etcd-quorum",
+    "start-control-plane",
+    "pivot-control-plane",
+    "apply-addons",
+    "retire-bootstrap",
+    "join-workers",
+    "settle-addons",
+    "verify",
+];
+
+/// etcd's members by their ids, asked of the first master.
+pub async fn members(cluster: &Installation) -> Vec<String> {
+    let pki = "/etc/kubernetes/pki";
+    let script = format!(
+        "ctr -n k8s.io task exec --exec-id members-$$ $(ctr -n k8s.io containers list 'labels.\"io.kubernetes.container.name\"==etcd' -q | head -1) \
+         etcdctl --cacert {pki}/etcd-ca.crt --cert {pki}/etcd/server.crt --key {pki}/etcd/server.key member list"
+    );
+    let request = ExecRequest { command: ["bash", "-ec", &script].map(str::to_owned).into(), stdin: String::new(), timeout: None };
+    let machine = Label::parse("masters-0").expect("a name");
+    let answer = cluster.cloud().exec(&cluster.infra_id(), &machine, &request).await.expect("the machine runs");
+    assert_eq!(answer.code, 0, "{} {}", answer.stdout, answer.stderr);
+    let mut ids: Vec<String> =
+        answer.stdout.lines().filter_map(|line| line.split(',').next()).map(str::to_owned).collect();
+    ids.sort();
+    assert_eq!(ids.len(), 3, "{}", answer.stdout);
+    ids
+}
+
+pub async fn is_that_of_the_launch_document(cluster: &Installation) {
+    let journal = cluster.journal();
+    assert_eq!(journal.finished(), STEPS);
+
+    // The bootstrap machine and the object with its secrets are gone.
+    let (cloud, name) = (cluster.cloud(), cluster.infra_id());
+    let machines = cloud.machines(&name).await.expect("the cloud answers");
+    let mut names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
+    names.sort();
+    assert_eq!(names, ["masters-0", "masters-1", "masters-2", "workers-0", "workers-1"]);
+    assert!(machines.iter().all(|machine| matches!(machine.state, MachineState::Running { .. })), "{machines:?}");
+    let objects = cloud.objects(&name).await.expect("the cloud answers");
+    assert!(objects.iter().all(|object| !object.key.as_str().contains("bootstrap")), "{objects:?}");
+
+    // The control plane is the cluster's own, with the twins, and nothing of the temporary one is left.
+    let pods = cluster.kubectl(&["get", "pods", "-n", "kube-system", "-o", "name"]).await.ended(0).stdout;
+    assert!(!pods.contains("bootstrap-"), "{pods}");
+    for (app, count) in [
+        ("kube-apiserver", 3),
+        ("kube-controller-manager", 3),
+        ("kube-scheduler", 3),
+        ("machine-config-server", 3),
+        ("csr-approver", 3),
+        ("checkpointer", 3),
+        ("kube-proxy", 5),
+    ] {
+        let of = |line: &&str| line.strip_prefix("pod/").is_some_and(|pod| pod.starts_with(&format!("{app}-")));
+        assert_eq!(pods.lines().filter(of).count(), count, "{app}: {pods}");
+    }
+    let addons = cluster.kubectl(&["get", "addons", "-o", "json"]).await.ended(0).stdout;
+    let addons: serde_json::Value = serde_json::from_str(&addons).expect("kubectl writes JSON");
+    let addons = addons["items"].as_array().expect("a list");
+    assert!(addons.len() >= 4, "{addons:?}");
+    for addon in addons {
+        let conditions = addon["status"]["conditions"].as_array().expect("conditions");
+        assert!(conditions.iter().any(|c| c["type"] == "Done" && c["status"] == "True"), "{addon}");
+    }
+}

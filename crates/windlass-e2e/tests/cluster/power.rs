@@ -1,0 +1,49 @@
+//! Loss of all power.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::ListParams;
+use windlass_e2e::{Installation, until};
+
+const RETURN: Duration = Duration::from_secs(300);
+
+/// Every machine loses its power at once and gets it back; the cluster returns by itself.
+pub async fn cut_of_every_machine(cluster: &Installation) {
+    let (cloud, name) = (cluster.cloud(), cluster.infra_id());
+    let machines = cloud.machines(&name).await.expect("the cloud answers");
+    let cut = Instant::now();
+    for machine in &machines {
+        cloud.power_cut(&name, &machine.name).await.expect("power can be cut");
+    }
+    let boots = boot_ids(cluster).await;
+    assert_eq!(boots, Vec::<String>::new(), "no machine answers");
+    cluster.windlass(&["cloud", "machine", "start", "--all"]).await.ended(0);
+    let client = cluster.api().await;
+    until("five nodes are ready again", RETURN, async || {
+        let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await.map_err(|e| e.to_string())?;
+        let ready = |node: &&Node| {
+            let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+            conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+        };
+        match nodes.items.iter().filter(ready).count() {
+            5 => Ok(()),
+            count => Err(format!("{count} of 5")),
+        }
+    })
+    .await;
+    until("the cluster can be used again", RETURN, async || match cluster.windlass(&["verify"]).await {
+        ran if ran.code == 0 => Ok(()),
+        ran => Err(format!("{}{}", ran.stdout, ran.stderr)),
+    })
+    .await;
+    eprintln!("usable {:.1} s after all power was cut", cut.elapsed().as_secs_f64());
+}
+
+/// What runs answers with the id of its boot.
+async fn boot_ids(cluster: &Installation) -> Vec<String> {
+    let (cloud, name) = (cluster.cloud(), cluster.infra_id());
+    let machines = cloud.machines(&name).await.expect("the cloud answers");
+    machines.into_iter().filter(|machine| machine.state.is_running()).map(|machine| machine.name.to_string()).collect()
+}

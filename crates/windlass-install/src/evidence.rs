@@ -1,0 +1,118 @@
+//! What a launch that failed leaves behind for whoever looks into it: one directory per failure, with what every machine
+//! said. Everything in it is bounded, and nothing that was gathered before is touched.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use tracing::warn;
+use windlass_platform::{Platform, SeenMachine, Task};
+use windlass_steps::clock::rfc3339_millis;
+use windlass_steps::host::{HostError, Mode, make_dir, write_file};
+use windlass_steps::report::chain;
+
+const LIMIT: Duration = Duration::from_secs(10);
+/// The end of a text that is kept.
+const TAIL: usize = 256 << 10;
+const GATHER: &str = "gather";
+
+/// What is asked of a machine that runs, and the file that keeps the answer.
+const QUESTIONS: [(&str, &[&str]); 4] = [
+    ("report.json", &["/opt/windlass/bin/windlass-node", "report"]),
+    ("failed-units.txt", &["systemctl", "--failed", "--no-pager"]),
+    ("journal.txt", &["journalctl", "--no-pager", "-n", "1000", "-p", "notice"]),
+    (
+        "windlass-units.txt",
+        &[
+            "journalctl",
+            "--no-pager",
+            "-n",
+            "1000",
+            "-u",
+            "k8s-node-bootstrap",
+            "-u",
+            "kubelet",
+            "-u",
+            "kubelet-join",
+            "-u",
+            "bootkube",
+            "-u",
+            "addons",
+            "-u",
+            "machine-config-server",
+            "-u",
+            "etcd-signer",
+            "-u",
+            "containerd",
+        ],
+    ),
+];
+
+/// Gathers what every machine says into `DIR/gather/<time>`, and says where that is.
+pub async fn gather(
+    directory: &Path,
+    platform: &impl Platform,
+    why: &str,
+    now: OffsetDateTime,
+) -> Result<PathBuf, HostError> {
+    let time = rfc3339_millis(now).replace([':', '.'], "-");
+    let target = directory.join(GATHER).join(time);
+    make_dir(&target, Mode::PRIVATE_DIR)?;
+    write_file(target.join("why.txt"), why, Mode::PRIVATE_FILE)?;
+    let machines = match platform.machines().await {
+        Ok(machines) => machines,
+        Err(error) => {
+            warn!(error = chain(&error).join(": "), "no machine can be asked for evidence");
+            return Ok(target);
+        }
+    };
+    for machine in &machines {
+        of_machine(&target.join(&machine.name), platform, machine).await?;
+    }
+    Ok(target)
+}
+
+async fn of_machine(target: &Path, platform: &impl Platform, machine: &SeenMachine) -> Result<(), HostError> {
+    make_dir(target, Mode::PRIVATE_DIR)?;
+    write_file(target.join("state.txt"), format!("{}\n", machine.state), Mode::PRIVATE_FILE)?;
+    let console = platform.console(&machine.name).await.unwrap_or_else(|error| told(&error));
+    write_file(target.join("console.txt"), tail(&console), Mode::PRIVATE_FILE)?;
+    for (file, words) in QUESTIONS {
+        let answer = platform.exec(&machine.name, &Task::new(words.iter().copied(), LIMIT)).await;
+        let text = match answer {
+            Ok(ran) => ran.stdout + &ran.stderr,
+            // One that cannot be asked will not answer the next question either, and each would be waited for.
+            Err(error) => {
+                write_file(target.join(file), told(&error), Mode::PRIVATE_FILE)?;
+                break;
+            }
+        };
+        write_file(target.join(file), tail(&text), Mode::PRIVATE_FILE)?;
+    }
+    Ok(())
+}
+
+fn told(error: &windlass_platform::PlatformError) -> String {
+    chain(error).join(": ") + "\n"
+}
+
+fn tail(text: &str) -> &str {
+    let mut from = text.len().saturating_sub(TAIL);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    &text[from..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_end_of_a_long_text_is_kept() {
+        assert_eq!(tail("short"), "short");
+        let long = "ü".repeat(TAIL);
+        let kept = tail(&long);
+        assert!(kept.len() <= TAIL && kept.starts_with('ü'));
+    }
+}

@@ -1,0 +1,107 @@
+//! The `launch` flow: from a prepared directory to a cluster that a user can use.
+//!
+//! 1. [`Preflight`]: nothing stands in the way
+//! 2. [`CreateNetwork`]: network, names, balancer, the bootstrap machine's config
+//! 3. [`StartMachines`]: every machine is on its way
+//! 4. [`ServeMachineConfig`]: machine-config server and signer serve, every master has its config
+//! 5. [`FormEtcdQuorum`]: the masters' etcd has a quorum
+//! 6. [`StartControlPlane`]: the temporary control plane serves
+//! 7. [`PivotControlPlane`]: the self-hosted one has taken over
+//! 8. [`ApplyAddons`]: network, proxy, DNS and dashboard are applied
+//! 9. [`RetireBootstrap`]: the bootstrap machine and its config are gone
+//! 10. [`JoinWorkers`]: every node is Ready
+//! 11. [`SettleAddons`]: every add-on is done, every pod is ready
+//! 12. [`VerifyCluster`]: the cluster is used as a user would
+
+mod bootstrap;
+mod finish;
+mod port;
+mod resources;
+mod retire;
+#[cfg(test)]
+mod tests;
+
+pub use bootstrap::{ApplyAddons, FormEtcdQuorum, PivotControlPlane, ServeMachineConfig, StartControlPlane};
+pub use finish::{JoinWorkers, Ready, SettleAddons, VerifyCluster};
+pub use resources::{CreateNetwork, StartMachines};
+pub use retire::RetireBootstrap;
+
+use std::path::Path;
+
+use windlass_pki::Authority;
+use windlass_platform::{Order, Platform};
+use windlass_steps::clock::Clock;
+use windlass_steps::run::Run;
+use windlass_steps::step::{StepInfo, Stop};
+
+use crate::preflight::{LookAtHost, Preflight};
+use crate::prepare::Assets;
+use crate::sight::Sight;
+
+/// What a launch is given.
+pub struct Given<'a, P, S, H> {
+    /// What `prepare` made, with the user's edits.
+    pub assets: &'a Assets,
+    /// The authorities that the balancer's checks trust, by [`authorities`].
+    pub authorities: &'a str,
+    /// The cluster directory.
+    pub directory: &'a Path,
+    /// Where machines come from.
+    pub platform: &'a P,
+    /// What is seen of the cluster.
+    pub sight: &'a S,
+    /// What is seen of this host.
+    pub host: &'a H,
+    /// What is missing of the artifacts.
+    pub missing: &'a [String],
+    /// What time it is.
+    pub clock: &'a dyn Clock,
+}
+
+/// Launches, or goes on where the run's journal ends.
+pub async fn launch<P: Platform, S: Sight, H: LookAtHost>(
+    run: &Run,
+    given: &Given<'_, P, S, H>,
+) -> Result<Ready, Stop> {
+    let Given { assets, directory, platform, sight, host, missing, clock, .. } = *given;
+    let order = Order { spec: &assets.spec, ignition: &assets.ignition, authorities: given.authorities };
+    let cleared = run.step(Preflight { assets, order, platform, host, missing, clock }).await?;
+    let network = run.step(CreateNetwork { cleared: &cleared, order, platform }).await?;
+    let machines = run.step(StartMachines { network: &network, order, platform, directory }).await?;
+    let served = run.step(ServeMachineConfig { machines: &machines, order, platform, sight }).await?;
+    let quorum = run.step(FormEtcdQuorum { served: &served, order, platform, sight }).await?;
+    let started = run.step(StartControlPlane { quorum: &quorum, order, platform, sight }).await?;
+    let pivoted = run.step(PivotControlPlane { started: &started, order, platform, sight }).await?;
+    let applied = run.step(ApplyAddons { pivoted: &pivoted, order, platform, sight }).await?;
+    let retired = run.step(RetireBootstrap { applied: &applied, order, platform, sight }).await?;
+    let joined = run.step(JoinWorkers { retired: &retired, order, platform, sight }).await?;
+    let settled = run.step(SettleAddons { joined: &joined, sight }).await?;
+    run.step(VerifyCluster { settled: &settled, order, sight }).await
+}
+
+/// Every step of the flow, in order, for `status`, help and the reference.
+pub fn steps() -> Vec<StepInfo> {
+    use crate::preflight::ThisHost;
+    use crate::sight::FakeSight;
+    use windlass_platform::fake::Fake;
+    vec![
+        StepInfo::of::<Preflight<'_, Fake, ThisHost>>(),
+        StepInfo::of::<CreateNetwork<'_, Fake>>(),
+        StepInfo::of::<StartMachines<'_, Fake>>(),
+        StepInfo::of::<ServeMachineConfig<'_, Fake, FakeSight>>(),
+        StepInfo::of::<FormEtcdQuorum<'_, Fake, FakeSight>>(),
+        StepInfo::of::<StartControlPlane<'_, Fake, FakeSight>>(),
+        StepInfo::of::<PivotControlPlane<'_, Fake, FakeSight>>(),
+        StepInfo::of::<ApplyAddons<'_, Fake, FakeSight>>(),
+        StepInfo::of::<RetireBootstrap<'_, Fake, FakeSight>>(),
+        StepInfo::of::<JoinWorkers<'_, Fake, FakeSight>>(),
+        StepInfo::of::<SettleAddons<'_, FakeSight>>(),
+        StepInfo::of::<VerifyCluster<'_, FakeSight>>(),
+    ]
+}
+
+/// The authorities behind the API and the machine-config server, PEM: one balancer looks at both.
+pub fn authorities(assets: &Assets) -> String {
+    let of = |authority| assets.pki.certificate(authority).to_pem();
+    of(Authority::Cluster) + &of(Authority::MachineConfig)
+}

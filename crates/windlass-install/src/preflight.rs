@@ -1,0 +1,103 @@
+//! Before anything is made: whether this host, the platform and the assets can become a cluster. Everything that stands in
+//! the way is told at once, and nothing is changed by looking.
+
+mod host;
+mod judge;
+mod kernel;
+
+pub use host::{FakeHost, HostFacts, LookAtHost, ThisHost};
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use windlass_assets::AssetDir;
+use windlass_platform::{Order, Platform};
+use windlass_spec::file::{Platform as PlatformSpec, Topology};
+use windlass_steps::clock::Clock;
+use windlass_steps::criterion::Criterion;
+use windlass_steps::step::{Step, StepError, StepName};
+
+use crate::prepare::Assets;
+
+/// The step's name, for whoever only reads the journal.
+pub const NAME: StepName = StepName::new("preflight");
+
+/// Looks at everything that could stop a launch.
+pub struct Preflight<'a, P, H> {
+    /// What is to be launched.
+    pub assets: &'a Assets,
+    /// What will be asked of the platform.
+    pub order: Order<'a>,
+    /// Whom it will be asked of.
+    pub platform: &'a P,
+    /// What is seen of this host.
+    pub host: &'a H,
+    /// What is missing of the artifacts.
+    pub missing: &'a [String],
+    /// What time it is.
+    pub clock: &'a dyn Clock,
+}
+
+/// Nothing stands in the way.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Cleared {
+    notices: Vec<String>,
+}
+
+/// What stands in the way, all of it; one line each.
+#[derive(Debug, Error)]
+pub struct PreflightError {
+    /// Never empty.
+    pub problems: Vec<String>,
+}
+
+impl fmt::Display for PreflightError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problems.join("\n"))
+    }
+}
+
+impl<P: Platform, H: LookAtHost> Step for Preflight<'_, P, H> {
+    const NAME: StepName = NAME;
+    const SUMMARY: &'static str = "see that nothing stands in the way";
+    const DEADLINE: Duration = Duration::from_secs(3);
+    type Done = Cleared;
+
+    async fn run(&self) -> Result<Cleared, StepError> {
+        let mut problems = unsupported(self.assets);
+        let facts = self.host.facts();
+        problems.extend(judge::host(&facts, &self.assets.spec));
+        problems.extend(judge::clock(&facts, self.clock.now(), &self.assets.pki));
+        problems.extend(self.missing.iter().cloned());
+        problems.extend(self.platform.problems(&self.order).await);
+        match problems.is_empty() {
+            true => Ok(Cleared { notices: judge::notices(&facts, &self.assets.spec) }),
+            false => Err(StepError::new("launch on this host as it is", PreflightError { problems })
+                .hint("mend each of these and launch again; nothing was made")),
+        }
+    }
+
+    fn exit_criteria<'a>(&'a self, _: &'a Cleared) -> Vec<Criterion<'a>> {
+        vec![Criterion::by_construction("nothing stands in the way")]
+    }
+}
+
+/// What this windlass cannot launch yet.
+fn unsupported(assets: &Assets) -> Vec<String> {
+    let spec = &assets.spec.spec;
+    let mut problems = Vec::new();
+    if !matches!(spec.platform, PlatformSpec::Local(_)) {
+        problems.push(format!("platform {} cannot be launched by this version of windlass", spec.platform.as_str()));
+    }
+    if spec.topology != Topology::SelfHosted {
+        problems.push(format!("topology {} cannot be launched by this version of windlass", spec.topology));
+    }
+    problems
+}
+
+/// Files that were edited since `prepare`: launch uses them as they are, and says so.
+pub fn edited(directory: &AssetDir) -> Vec<String> {
+    directory.edited().unwrap_or_default()
+}

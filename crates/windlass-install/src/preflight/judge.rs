@@ -1,0 +1,105 @@
+//! Pure judgements over what a host is like.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use windlass_pki::{Listing, Pki};
+use windlass_spec::CompleteSpec;
+use windlass_spec::file::Role;
+use windlass_steps::clock::rfc3339_millis;
+
+use super::host::{Cgroups, HostFacts};
+
+/// What a control-plane machine really uses of its memory, and a worker, when the cluster has come up.
+const MASTER_MEMORY: u64 = 700 << 20;
+const WORKER_MEMORY: u64 = 350 << 20;
+/// What the shared images take, and each machine.
+const SHARED_DISK: u64 = 4 << 30;
+const MACHINE_DISK: u64 = 1 << 30;
+/// Each machine's kubelet, container runtime and systemd watch files.
+const INSTANCES: u64 = 24;
+const WATCHES: u64 = 2000;
+/// Beyond this etcd loses its leader again and again.
+const SLOWEST_SYNC: Duration = Duration::from_millis(250);
+/// Clocks of one host that differ by more are not of one host.
+const SKEW: time::Duration = time::Duration::seconds(60);
+
+/// What stands in the way on this host.
+pub(super) fn host(facts: &HostFacts, spec: &CompleteSpec) -> Vec<String> {
+    let mut problems = Vec::new();
+    if !facts.root {
+        problems.push("machines are made by root, and this is another user".to_owned());
+    }
+    problems.extend(facts.lacking.iter().map(|feature| format!("the kernel lacks {feature}")));
+    problems.extend(facts.tools.iter().map(|tool| format!("{tool} is missing: windlass host setup")));
+    if facts.cgroups == Cgroups::Absent {
+        problems.push("no cgroups are mounted, so that machines could not be told from each other".to_owned());
+    }
+    let machines = machines(spec);
+    let inotify = [
+        ("fs.inotify.max_user_instances", facts.inotify_instances, INSTANCES * machines),
+        ("fs.inotify.max_user_watches", facts.inotify_watches, WATCHES * machines),
+    ];
+    for (name, found, need) in inotify {
+        let too_few = found.filter(|found| *found < need);
+        problems.extend(
+            too_few.map(|found| format!("{name} is {found}, {machines} machines need {need}: sysctl -w {name}={need}")),
+        );
+    }
+    let room = [
+        ("memory", facts.memory_free, memory(spec)),
+        ("room on the disk of the state directory", facts.disk_free, SHARED_DISK + MACHINE_DISK * machines),
+    ];
+    for (what, found, need) in room {
+        let too_little = found.filter(|found| *found < need);
+        let told =
+            |found| format!("there are {} MiB of {what}, {machines} machines need {} MiB", found >> 20, need >> 20);
+        problems.extend(too_little.map(told));
+    }
+    let slow = facts.sync.filter(|sync| *sync > SLOWEST_SYNC);
+    problems.extend(slow.map(|sync| {
+        format!(
+            "a write takes {} ms to reach the disk of the state directory; etcd needs less than {} ms",
+            sync.as_millis(),
+            SLOWEST_SYNC.as_millis()
+        )
+    }));
+    problems
+}
+
+/// Whether the clock can be right: the certificates must be valid, and files must get the same time.
+pub(super) fn clock(facts: &HostFacts, now: OffsetDateTime, pki: &Pki) -> Vec<String> {
+    let mut problems = Vec::new();
+    let says = || format!("the clock says {}", rfc3339_millis(now));
+    let certificates = Listing::of(pki, now).certificates;
+    let begin = certificates.iter().map(|listed| listed.not_before).max();
+    if let Some(begin) = begin.filter(|begin| *begin > now) {
+        problems.push(format!("{}, but certificates are valid from {} on", says(), rfc3339_millis(begin)));
+    }
+    if let Some(expired) = certificates.iter().find(|listed| listed.expiry <= now) {
+        problems.push(format!("{}, and {} expired at {}", says(), expired.name, rfc3339_millis(expired.expiry)));
+    }
+    let skewed = facts.file_time.filter(|time| (*time - now).abs() > SKEW);
+    problems.extend(skewed.map(|time| format!("{}, but files are written at {}", says(), rfc3339_millis(time))));
+    problems
+}
+
+/// What does not stand in the way, but is worth knowing.
+pub(super) fn notices(facts: &HostFacts, _: &CompleteSpec) -> Vec<String> {
+    let taken = |port: &u16| format!("port {port} of 127.0.0.1 is taken; the API will be at another");
+    facts.taken_ports.iter().map(taken).collect()
+}
+
+fn machines(spec: &CompleteSpec) -> u64 {
+    let counted = spec.spec.instance_groups.iter().map(|group| u64::from(group.count)).sum::<u64>();
+    counted + 1
+}
+
+/// What all machines use, none more than it may.
+fn memory(spec: &CompleteSpec) -> u64 {
+    let used = |role: Role| if role == Role::Master { MASTER_MEMORY } else { WORKER_MEMORY };
+    let group = |group: &windlass_spec::complete::InstanceGroup| {
+        used(group.role).min(u64::from(group.memory_mib) << 20) * u64::from(group.count)
+    };
+    spec.spec.instance_groups.iter().map(group).sum::<u64>() + MASTER_MEMORY
+}

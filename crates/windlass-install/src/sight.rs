@@ -1,0 +1,32 @@
+//! What launch sees of the cluster that comes into being: what the units of its machines say, what stands behind the
+//! balancer, and what the API shows. [`Watcher`] is the real one; [`FakeSight`] shows what it is told to.
+
+mod double;
+mod record;
+mod watcher;
+
+pub use double::FakeSight;
+pub use record::{Record, Records, UnitState, UnmetLine};
+pub use watcher::Watcher;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::DynamicObject;
+use windlass_platform::Backend;
+use windlass_steps::criterion::LookError;
+
+/// Looks at a cluster from this host, and changes nothing.
+#[expect(async_fn_in_trait, reason = "looks are awaited by the flow that asks, never spawned")]
+pub trait Sight {
+    /// What the units of a machine say about themselves.
+    async fn records(&self, machine: &str) -> Result<Records, LookError>;
+    /// What the balancer thinks of each machine behind it.
+    async fn backends(&self) -> Result<Vec<Backend>, LookError>;
+    /// The API's own word that it is ready, asked as a user asks.
+    async fn api_ready(&self) -> Result<(), LookError>;
+    /// Every node.
+    async fn nodes(&self) -> Result<Vec<Node>, LookError>;
+    /// Every pod.
+    async fn pods(&self) -> Result<Vec<Pod>, LookError>;
+    /// Every add-on.
+    async fn addons(&self) -> Result<Vec<DynamicObject>, LookError>;
+}

@@ -1,0 +1,145 @@
+//! A double that shows a cluster as it is told to be, at first one that has come up whole.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::DynamicObject;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use windlass_platform::{BOOTSTRAP, Backend};
+use windlass_spec::CompleteSpec;
+use windlass_spec::complete::machines;
+use windlass_spec::file::Role;
+use windlass_steps::criterion::LookError;
+
+use super::{Record, Records, Sight, UnitState};
+
+/// Shows what it is told to.
+#[derive(Debug)]
+pub struct FakeSight {
+    shown: Mutex<Shown>,
+}
+
+/// What is shown; tests change it.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The records of each machine; one that is not here cannot be asked.
+    pub records: BTreeMap<String, Records>,
+    /// What stands behind the balancer.
+    pub backends: Vec<Backend>,
+    /// Every node.
+    pub nodes: Vec<Node>,
+    /// Every pod.
+    pub pods: Vec<Pod>,
+    /// Every add-on.
+    pub addons: Vec<DynamicObject>,
+    /// Why the API does not answer, if it does not.
+    pub silence: Option<String>,
+}
+
+impl FakeSight {
+    /// A cluster of this spec that has come up whole.
+    pub fn whole(spec: &CompleteSpec) -> Self {
+        let machines = machines(spec);
+        let masters = machines.iter().filter(|machine| machine.role == Role::Master);
+        let up = |name: &str| [6443, 22623].map(|port| Backend { machine: name.to_owned(), port, trouble: None });
+        let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
+        let shown = Shown {
+            records: [(BOOTSTRAP.to_owned(), finished())].into(),
+            backends: masters.flat_map(|machine| up(machine.name.as_str())).collect(),
+            nodes: names.iter().map(|name| ready_node(name)).collect(),
+            pods: names.iter().map(|name| ready_pod(name)).collect(),
+            addons: vec![done_addon("network")],
+            silence: None,
+        };
+        FakeSight { shown: Mutex::new(shown) }
+    }
+
+    /// Changes what is shown.
+    pub fn change(&self, change: impl FnOnce(&mut Shown)) {
+        change(&mut self.lock());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn api(&self) -> Result<MutexGuard<'_, Shown>, LookError> {
+        let shown = self.lock();
+        match &shown.silence {
+            Some(reason) => Err(reason.clone().into()),
+            None => Ok(shown),
+        }
+    }
+}
+
+/// The records of a bootstrap machine that has done everything.
+fn finished() -> Records {
+    let units = ["bootstrap", "machine-config-server", "etcd-signer", "bootkube", "addons"];
+    let record = |unit: &str| {
+        let state = UnitState::Done;
+        let record = Record {
+            state,
+            stage: "done".to_owned(),
+            since: String::new(),
+            unmet: Vec::new(),
+            because: Vec::new(),
+            data: BTreeMap::new(),
+        };
+        (unit.to_owned(), record)
+    };
+    units.map(record).into()
+}
+
+fn ready_node(name: &str) -> Node {
+    of(json!({ "metadata": { "name": name }, "status": { "conditions": [ready()] } }))
+}
+
+fn ready_pod(node: &str) -> Pod {
+    of(json!({
+        "metadata": { "name": format!("kube-proxy-{node}"), "namespace": "kube-system" },
+        "spec": { "nodeName": node, "containers": [] },
+        "status": { "phase": "Running", "conditions": [ready()] },
+    }))
+}
+
+fn done_addon(name: &str) -> DynamicObject {
+    let condition = json!({ "type": "Done", "status": "True" });
+    of(json!({ "metadata": { "name": name }, "status": { "conditions": [condition] } }))
+}
+
+fn ready() -> Value {
+    json!({ "type": "Ready", "status": "True" })
+}
+
+fn of<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("the double's objects have the form of the API's")
+}
+
+impl Sight for FakeSight {
+    async fn records(&self, machine: &str) -> Result<Records, LookError> {
+        let found = self.lock().records.get(machine).cloned();
+        found.ok_or_else(|| format!("{machine} cannot be asked").into())
+    }
+
+    async fn backends(&self) -> Result<Vec<Backend>, LookError> {
+        Ok(self.lock().backends.clone())
+    }
+
+    async fn api_ready(&self) -> Result<(), LookError> {
+        self.api().map(drop)
+    }
+
+    async fn nodes(&self) -> Result<Vec<Node>, LookError> {
+        self.api().map(|shown| shown.nodes.clone())
+    }
+
+    async fn pods(&self) -> Result<Vec<Pod>, LookError> {
+        self.api().map(|shown| shown.pods.clone())
+    }
+
+    async fn addons(&self) -> Result<Vec<DynamicObject>, LookError> {
+        self.api().map(|shown| shown.addons.clone())
+    }
+}

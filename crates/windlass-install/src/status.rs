@@ -1,0 +1,157 @@
+//! How far a launch has come and how its machines and nodes are: what `windlass status` shows.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::api::core::v1::Node;
+use serde::Serialize;
+use windlass_platform::{Platform, SeenMachine};
+use windlass_steps::event::Kind;
+use windlass_steps::journal::History;
+use windlass_steps::report::chain;
+
+use crate::launch;
+use crate::sight::Sight;
+
+/// How a cluster is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The name of everything that belongs to the cluster.
+    #[serde(rename = "infraID")]
+    pub infra_id: String,
+    /// Every step of the launch, in order.
+    pub steps: Vec<StepStatus>,
+    /// Every machine, or why they cannot be seen.
+    pub machines: Result<Vec<SeenMachine>, String>,
+    /// Every node and whether it is Ready, or why they cannot be seen.
+    pub nodes: Result<BTreeMap<String, NodeStatus>, String>,
+    /// Every criterion that did not hold when it was last looked at.
+    pub unmet: Vec<UnmetCriterion>,
+}
+
+/// How far a step has come.
+#[derive(Debug, Serialize)]
+pub struct StepStatus {
+    /// The step.
+    pub name: String,
+    /// Whether it was done.
+    pub state: StepState,
+    /// Seconds that it took, once it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took: Option<f64>,
+}
+
+/// Whether a step was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepState {
+    /// Nobody has begun it.
+    Never,
+    /// It was begun and has not ended; a launch that was killed leaves it like this.
+    Running,
+    /// It ended without success.
+    Failed,
+    /// It is done.
+    Done,
+}
+
+/// Whether a node is Ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum NodeStatus {
+    /// It is.
+    Ready,
+    /// It is not.
+    NotReady,
+}
+
+/// A criterion that did not hold when it was last looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnmetCriterion {
+    /// The step.
+    pub step: String,
+    /// What is to be true.
+    pub statement: String,
+    /// Why it is not.
+    pub reason: String,
+}
+
+/// Looks at everything.
+pub async fn status(infra_id: &str, history: &History, platform: &impl Platform, sight: &impl Sight) -> Status {
+    let machines = platform.machines().await.map_err(|error| chain(&error).join(": "));
+    let nodes = match &machines {
+        Ok(machines) if machines.is_empty() => Err("there is no machine".to_owned()),
+        Ok(_) | Err(_) => sight.nodes().await.map_err(|error| chain(error.as_ref()).join(": ")),
+    };
+    let nodes = nodes.map(|nodes| nodes.iter().map(of_node).collect());
+    Status { infra_id: infra_id.to_owned(), steps: steps(history), machines, nodes, unmet: unmet(history) }
+}
+
+/// Every step of the flow with what the journal says about it.
+pub fn steps(history: &History) -> Vec<StepStatus> {
+    let of = |info: windlass_steps::step::StepInfo| {
+        let mut events = history.entries.iter().map(|entry| &entry.event).filter(|event| event.step == info.name);
+        let last = events.rfind(|event| event.kind != Kind::Observed);
+        let state = match last.map(|event| event.kind) {
+            None => StepState::Never,
+            Some(Kind::Started | Kind::Observed) => StepState::Running,
+            Some(Kind::Failed) => StepState::Failed,
+            Some(Kind::Finished) => StepState::Done,
+        };
+        let took = last.and_then(|event| event.took).map(|took| took.as_secs_f64());
+        StepStatus { name: info.name.to_string(), state, took }
+    };
+    launch::steps().into_iter().map(of).collect()
+}
+
+/// The criteria of steps that are not done, each with its last reason.
+pub fn unmet(history: &History) -> Vec<UnmetCriterion> {
+    let mut open: BTreeMap<(String, String), String> = BTreeMap::new();
+    for event in history.entries.iter().map(|entry| &entry.event) {
+        let step = event.step.to_string();
+        match (event.kind, &event.criterion, &event.reason) {
+            (Kind::Observed, Some(statement), Some(reason)) => {
+                open.insert((step, statement.clone()), reason.clone());
+            }
+            (Kind::Observed, Some(statement), None) => drop(open.remove(&(step, statement.clone()))),
+            (Kind::Started | Kind::Finished, _, _) => open.retain(|(other, _), _| *other != step),
+            (Kind::Observed, None, _) | (Kind::Failed, _, _) => {}
+        }
+    }
+    let line = |((step, statement), reason)| UnmetCriterion { step, statement, reason };
+    open.into_iter().map(line).collect()
+}
+
+fn of_node(node: &Node) -> (String, NodeStatus) {
+    let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let name = node.metadata.name.clone().unwrap_or_default();
+    (name, if ready { NodeStatus::Ready } else { NodeStatus::NotReady })
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "cluster {}", self.infra_id)?;
+        for StepStatus { name, state, took } in &self.steps {
+            let word = match state {
+                StepState::Never => "never",
+                StepState::Running => "running",
+                StepState::Failed => "failed",
+                StepState::Done => "done",
+            };
+            let took = took.map(|took| format!("  {took:.1} s")).unwrap_or_default();
+            writeln!(f, "  {name:<22} {word}{took}")?;
+        }
+        match &self.machines {
+            Ok(machines) => {
+                machines.iter().try_for_each(|m| writeln!(f, "machine {:<14} {:<10} {}", m.name, m.role, m.state))?;
+            }
+            Err(reason) => writeln!(f, "machines cannot be seen: {reason}")?,
+        }
+        match &self.nodes {
+            Ok(nodes) => nodes.iter().try_for_each(|(name, status)| writeln!(f, "node {name:<17} {status:?}"))?,
+            Err(reason) => writeln!(f, "nodes cannot be seen: {reason}")?,
+        }
+        self.unmet.iter().try_for_each(|one| writeln!(f, "not met: {}: {}: {}", one.step, one.statement, one.reason))
+    }
+}

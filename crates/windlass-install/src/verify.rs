@@ -1,0 +1,91 @@
+//! Whether a cluster is ready for its user.
+
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use serde::Serialize;
+use windlass_cluster::ready;
+use windlass_steps::criterion::{Criterion, Observation};
+use windlass_steps::reason;
+use windlass_steps::wait::{Unmet, Wait, WaitError};
+
+use crate::sight::Sight;
+
+/// How long a cluster that is being verified may go without progress.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What verifying found.
+#[derive(Debug, Serialize)]
+pub struct Verified {
+    /// Every statement that was looked at, with the reason why it does not hold.
+    pub statements: Vec<Statement>,
+}
+
+/// A statement about the cluster.
+#[derive(Debug, Serialize)]
+pub struct Statement {
+    /// What is to be true.
+    pub statement: String,
+    /// Why it is not; nothing if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Verified {
+    /// Whether every statement holds.
+    pub fn is_good(&self) -> bool {
+        self.statements.iter().all(|statement| statement.reason.is_none())
+    }
+}
+
+/// Verifies a cluster that should have these nodes.
+pub async fn verify(sight: &impl Sight, nodes: &[String]) -> Verified {
+    let criteria = criteria(sight, nodes);
+    let waited = Wait::stalled_for(PATIENCE).until(&criteria, |_| Ok::<(), std::convert::Infallible>(())).await;
+    let unmet: Vec<Unmet> = match waited {
+        Ok(()) => Vec::new(),
+        Err(WaitError::Unmet(unmet)) => unmet,
+        Err(WaitError::Observe(never)) => match never {},
+    };
+    let reason = |criterion: &Criterion<'_>| {
+        unmet.iter().find(|unmet| unmet.statement == criterion.statement()).map(|unmet| unmet.reason.clone())
+    };
+    let statement = |criterion: &Criterion<'_>| Statement {
+        statement: criterion.statement().to_owned(),
+        reason: reason(criterion),
+    };
+    Verified { statements: criteria.iter().map(statement).collect() }
+}
+
+/// The statements that are true of a cluster that is ready for its user.
+pub(crate) fn criteria<'a, S: Sight>(sight: &'a S, nodes: &'a [String]) -> Vec<Criterion<'a>> {
+    let api = Criterion::new("the API answers", || async { sight.api_ready().await.map(|()| Observation::Holds) });
+    let registered =
+        Criterion::new("every node is Ready", || async { Ok(ready::nodes_ready(&sight.nodes().await?, nodes)) });
+    let pods = Criterion::new("every pod is ready", || async { Ok(ready::every_pod_ready(&sight.pods().await?)) });
+    let addons = Criterion::new("every add-on is done", || async { Ok(addons_done(&sight.addons().await?)) });
+    vec![api, registered, pods, addons]
+}
+
+/// Whether there are add-ons and each reports that it is done.
+pub(crate) fn addons_done(addons: &[DynamicObject]) -> Observation {
+    if addons.is_empty() {
+        return Observation::NotYet(reason!("there is no add-on"));
+    }
+    let trouble = |addon: &DynamicObject| match ready::addon_done(Some(addon)) {
+        Observation::Holds => None,
+        Observation::NotYet(why) | Observation::Never(why) => {
+            Some(format!("{}: {why}", addon.metadata.name.as_deref().unwrap_or("?")))
+        }
+    };
+    let troubles: Vec<String> = addons.iter().filter_map(trouble).collect();
+    match troubles.is_empty() {
+        true => Observation::Holds,
+        false => Observation::NotYet(reason!(
+            "{} of {} add-ons are done; {}",
+            addons.len() - troubles.len(),
+            addons.len(),
+            troubles.join("; ")
+        )),
+    }
+}

@@ -1,0 +1,121 @@
+//! Why a cluster is not what it should be: every unmet criterion with its reason, from the journal, from the machines'
+//! own units, from the platform, and from the API. What cannot be asked is told too.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+use windlass_cluster::ready;
+use windlass_platform::{MachineState, Platform, SeenMachine, Task};
+use windlass_steps::journal::History;
+use windlass_steps::report::chain;
+
+use crate::sight::{Sight, UnitState};
+use crate::status;
+
+const UNITS_LIMIT: Duration = Duration::from_secs(5);
+const FAILED_UNITS: [&str; 5] = ["systemctl", "--failed", "--no-legend", "--plain", "--no-pager"];
+
+/// Everything that is not as it should be; nothing if all is well.
+#[derive(Debug, Default, Serialize)]
+pub struct Why {
+    /// In the order of the launch: steps, machines, units, nodes and pods.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The step that waits for it, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// The machine that it happens on, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// What is not as it should be.
+    pub subject: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Looks everywhere.
+pub async fn why(history: Option<&History>, platform: &impl Platform, sight: &impl Sight) -> Why {
+    let mut findings = Vec::new();
+    findings.extend(history.map(status::unmet).into_iter().flatten().map(|unmet| Finding {
+        step: Some(unmet.step),
+        machine: None,
+        subject: unmet.statement,
+        reason: unmet.reason,
+    }));
+    match platform.machines().await {
+        Ok(machines) => {
+            for machine in &machines {
+                findings.extend(of_machine(machine, platform, sight).await);
+            }
+            if !machines.is_empty() {
+                findings.extend(of_api(sight).await);
+            }
+        }
+        Err(error) => findings.push(unseen("the machines", &chain(&error))),
+    }
+    Why { findings }
+}
+
+async fn of_machine(machine: &SeenMachine, platform: &impl Platform, sight: &impl Sight) -> Vec<Finding> {
+    let finding = |subject: &str, reason: String| Finding {
+        step: None,
+        machine: Some(machine.name.clone()),
+        subject: subject.to_owned(),
+        reason,
+    };
+    if machine.state != MachineState::Running {
+        return vec![finding("the machine", machine.state.to_string())];
+    }
+    let mut findings = Vec::new();
+    match sight.records(&machine.name).await {
+        Ok(records) => {
+            let open = records.iter().filter(|(_, r)| r.state == UnitState::Failed || !r.unmet.is_empty());
+            findings.extend(open.map(|(unit, record)| finding(unit, record.words())));
+        }
+        Err(error) => findings.push(finding("what its units say", chain(error.as_ref()).join(": "))),
+    }
+    let failed = platform.exec(&machine.name, &Task::new(FAILED_UNITS, UNITS_LIMIT)).await;
+    let failed = failed.map(|ran| ran.stdout).unwrap_or_default();
+    findings.extend(failed.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        Some(finding(words.next()?, format!("the unit is {}", words.next_back().map_or("failed", |_| "failed"))))
+    }));
+    findings
+}
+
+async fn of_api(sight: &impl Sight) -> Vec<Finding> {
+    let lost = |what: &str, error: windlass_steps::criterion::LookError| vec![unseen(what, &chain(error.as_ref()))];
+    let pods = match sight.pods().await {
+        Ok(pods) => pods,
+        Err(error) => return lost("the pods", error),
+    };
+    let done = |pod: &&k8s_openapi::api::core::v1::Pod| {
+        pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Succeeded")
+    };
+    let finding = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let machine = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        Some(Finding { step: None, machine, subject: "a pod".to_owned(), reason: ready::pod_trouble(pod)? })
+    };
+    pods.iter().filter(done).filter_map(finding).collect()
+}
+
+fn unseen(what: &str, causes: &[String]) -> Finding {
+    let reason = format!("cannot be seen: {}", causes.join(": "));
+    Finding { step: None, machine: None, subject: what.to_owned(), reason }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Finding { step, machine, subject, reason } in &self.findings {
+            let place: Vec<&str> = [step, machine].into_iter().flatten().map(String::as_str).collect();
+            let place = if place.is_empty() { String::new() } else { format!("{}: ", place.join(", ")) };
+            writeln!(f, "{place}{subject}: {reason}")?;
+        }
+        Ok(())
+    }
+}

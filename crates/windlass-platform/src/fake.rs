@@ -1,0 +1,166 @@
+//! A double: a platform in memory, on which every machine runs as soon as it is made, and any call can be made to fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use windlass_spec::complete::Machine;
+
+use crate::seen::{Backend, Executed, MachineState, Provisioned, Receipt, Retirement, SeenMachine, Task};
+use crate::{BOOTSTRAP, Order, Platform, PlatformError};
+
+/// A platform in memory.
+#[derive(Debug, Default)]
+pub struct Fake {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    calls: Vec<&'static str>,
+    failing: BTreeSet<&'static str>,
+    problems: Vec<String>,
+    machines: BTreeMap<String, SeenMachine>,
+    answers: BTreeMap<String, Executed>,
+    network: bool,
+    config: bool,
+}
+
+impl Fake {
+    /// Makes every call of this name fail from now on, until [`Fake::mend`].
+    pub fn fail(&self, call: &'static str) {
+        self.lock().failing.insert(call);
+    }
+
+    /// Ends all failures.
+    pub fn mend(&self) {
+        self.lock().failing.clear();
+    }
+
+    /// Finds this wrong from now on.
+    pub fn complain(&self, problem: &str) {
+        self.lock().problems.push(problem.to_owned());
+    }
+
+    /// Puts a machine into this state.
+    pub fn set(&self, machine: &str, state: MachineState) {
+        if let Some(machine) = self.lock().machines.get_mut(machine) {
+            machine.state = state;
+        }
+    }
+
+    /// Answers this command, its words joined by spaces, on every machine.
+    pub fn answer(&self, words: &str, executed: Executed) {
+        self.lock().answers.insert(words.to_owned(), executed);
+    }
+
+    /// The calls that were made, in order.
+    pub fn calls(&self) -> Vec<&'static str> {
+        self.lock().calls.clone()
+    }
+
+    /// The names of the machines that are there.
+    pub fn names(&self) -> Vec<String> {
+        self.lock().machines.keys().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn call(&self, name: &'static str) -> Result<MutexGuard<'_, State>, PlatformError> {
+        let mut state = self.lock();
+        state.calls.push(name);
+        match state.failing.contains(name) {
+            true => Err(PlatformError::act(name, "it was made to fail")),
+            false => Ok(state),
+        }
+    }
+}
+
+fn running(name: String, role: &str, address: Ipv4Addr) -> SeenMachine {
+    SeenMachine { name, role: role.to_owned(), address, state: MachineState::Running }
+}
+
+impl Platform for Fake {
+    async fn problems(&self, _: &Order<'_>) -> Vec<String> {
+        self.lock().problems.clone()
+    }
+
+    async fn provision(&self, order: &Order<'_>) -> Result<Provisioned, PlatformError> {
+        let mut state = self.call("provision")?;
+        state.network = true;
+        state.config = order.has_bootstrap();
+        let network = &order.spec.spec.network;
+        Ok(Provisioned { gateway: network.gateway, balancer: network.balancer, token_key: "00".repeat(32) })
+    }
+
+    async fn network_trouble(&self) -> Result<Option<String>, PlatformError> {
+        let state = self.call("network_trouble")?;
+        Ok((!state.network).then(|| "it was never asked for".to_owned()))
+    }
+
+    async fn open_api(&self, _: &Order<'_>) -> Result<u16, PlatformError> {
+        self.call("open_api").map(|_| 6443)
+    }
+
+    async fn create_machines(&self, order: &Order<'_>) -> Result<(), PlatformError> {
+        let mut state = self.call("create_machines")?;
+        if order.has_bootstrap() {
+            let machine = running(BOOTSTRAP.to_owned(), BOOTSTRAP, order.spec.spec.network.bootstrap);
+            state.machines.entry(BOOTSTRAP.to_owned()).or_insert(machine);
+        }
+        for Machine { name, role, address, .. } in order.machines() {
+            let machine = running(name.to_string(), role.as_str(), address);
+            state.machines.entry(name.to_string()).or_insert(machine);
+        }
+        Ok(())
+    }
+
+    async fn machines(&self) -> Result<Vec<SeenMachine>, PlatformError> {
+        self.call("machines").map(|state| state.machines.values().cloned().collect())
+    }
+
+    async fn backends(&self) -> Result<Vec<Backend>, PlatformError> {
+        let state = self.call("backends")?;
+        let behind = state.machines.values().filter(|machine| machine.role != "worker");
+        let backends = behind.flat_map(|machine| {
+            [6443, 22623].map(|port| Backend { machine: machine.name.clone(), port, trouble: None })
+        });
+        Ok(backends.collect())
+    }
+
+    async fn exec(&self, machine: &str, task: &Task) -> Result<Executed, PlatformError> {
+        let state = self.call("exec")?;
+        let words = task.words.join(" ");
+        let answer = state.answers.get(&words).filter(|_| state.machines.contains_key(machine)).cloned();
+        answer.ok_or_else(|| PlatformError::act(format!("run {words} on {machine}"), "the double has no answer"))
+    }
+
+    async fn console(&self, machine: &str) -> Result<String, PlatformError> {
+        self.call("console").map(|_| format!("the console of {machine}\n"))
+    }
+
+    async fn retire_bootstrap(&self, _: &Order<'_>) -> Result<Retirement, PlatformError> {
+        let mut state = self.call("retire_bootstrap")?;
+        state.machines.remove(BOOTSTRAP);
+        let there = std::mem::take(&mut state.config);
+        Ok(Retirement { config_digest: there.then(|| "sha256:00".to_owned()) })
+    }
+
+    async fn bootstrap_remains(&self) -> Result<Vec<String>, PlatformError> {
+        let state = self.call("bootstrap_remains")?;
+        Ok(state.machines.keys().filter(|name| *name == BOOTSTRAP).cloned().collect())
+    }
+
+    async fn is_there(&self) -> Result<bool, PlatformError> {
+        self.call("is_there").map(|state| state.network)
+    }
+
+    async fn destroy(&self) -> Result<Receipt, PlatformError> {
+        let mut state = self.call("destroy")?;
+        let before = std::mem::take(&mut state.machines).into_keys().collect();
+        (state.network, state.config) = (false, false);
+        Ok(Receipt { before, left: Vec::new() })
+    }
+}

@@ -1,0 +1,96 @@
+//! `windlass down`.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write};
+
+use windlass_assets::{Asset as _, AssetDir};
+use windlass_install::down::{DownError, Removed, down};
+use windlass_install::logbook;
+use windlass_install::metadata::Metadata;
+use windlass_platform::Platform as _;
+
+use super::launch::{logbook_failure, platform_failure};
+use super::place::{block_on, local};
+use super::{answer, say};
+use crate::args::{Common, Down};
+use crate::exit::{Exit, Failure, asset_failure};
+
+pub(super) fn run(
+    common: &Common,
+    command: &Down,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> Result<Exit, Failure> {
+    let known = match &command.infra_id {
+        Some(id) => Some(("local".to_owned(), id.clone())),
+        None => of_directory(common)?.map(|metadata| (metadata.platform, metadata.infra_id)),
+    };
+    let Some((platform, id)) = known else { return nothing(common, out) };
+    let directory = command.infra_id.is_none().then_some(common.dir.as_path());
+    let platform = local(&command.place, &platform, &id)?;
+    let held = directory.map(logbook::hold).transpose().map_err(|error| logbook_failure(common, &error))?.flatten();
+    let there = block_on(async { platform.is_there().await.map_err(|error| platform_failure(&error)) })?;
+    if !there && held.is_none() {
+        return nothing(common, out);
+    }
+    if there && !common.yes {
+        confirm(&id, err)?;
+    }
+    let removed = block_on(async { Ok(down(&platform, directory, held).await) })?;
+    let removed = removed.map_err(|error| down_failure(common, &error))?;
+    answer(&common.output, out, &removed, || text(&id, &removed))?;
+    Ok(Exit::Done)
+}
+
+fn of_directory(common: &Common) -> Result<Option<Metadata>, Failure> {
+    let failure = |error| asset_failure(&error);
+    let dir = AssetDir::open(&common.dir).map_err(failure)?;
+    match dir.is_prepared() {
+        true => Metadata::read(&dir).map(Some).map_err(failure),
+        false => Ok(None),
+    }
+}
+
+fn nothing(common: &Common, out: &mut impl Write) -> Result<Exit, Failure> {
+    let data = serde_json::json!({ "before": [], "left": [] });
+    answer(&common.output, out, &data, || "there is nothing to remove\n".to_owned())?;
+    Ok(Exit::Done)
+}
+
+fn confirm(id: &str, err: &mut impl Write) -> Result<(), Failure> {
+    let refused = |because: &str| {
+        let next = "windlass down --yes removes it without a question";
+        Err(Failure::new(Exit::Usage, format!("{id} was not removed"), vec![because.to_owned()], next))
+    };
+    if !io::stdin().is_terminal() {
+        return refused("there is no terminal to ask on");
+    }
+    say(err, &format!("remove {id} and everything that belongs to it? [y/N] "))?;
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(|error| Failure::of(Exit::Usage, &error, "use --yes"))?;
+    match line.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => refused("the answer was not yes"),
+    }
+}
+
+fn text(id: &str, removed: &Removed) -> String {
+    let before = &removed.receipt.before;
+    let mut text = format!("{id}: {} things were there, none of them is left\n", before.len());
+    text.extend(before.iter().map(|thing| format!("  removed {thing}\n")));
+    if let Some(journal) = &removed.journal {
+        text.push_str(&format!("its journal is kept as {}\n", journal.display()));
+    }
+    text
+}
+
+fn down_failure(common: &Common, error: &DownError) -> Failure {
+    match error {
+        DownError::Destroy { source } => platform_failure(source),
+        DownError::Residue { receipt } => {
+            let next = "mend the cause and run windlass down again; windlass cloud logs says more";
+            Failure::new(Exit::PlatformFailed, error.to_string(), receipt.left.clone(), next)
+        }
+        DownError::Journal { source } => logbook_failure(common, source),
+    }
+}

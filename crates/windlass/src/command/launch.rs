@@ -1,0 +1,205 @@
+//! `windlass launch` and `windlass resume`.
+
+mod failure;
+mod killed;
+mod summary;
+
+pub(super) use failure::{logbook_failure, platform_failure};
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_artifacts::cache::Cache;
+use windlass_assets::AssetDir;
+use windlass_install::launch::{Given, Ready, authorities, launch as launch_flow};
+use windlass_install::preflight::{FakeHost, LookAtHost, ThisHost, edited};
+use windlass_install::prepare::{Assets, load};
+use windlass_install::sight::{FakeSight, Sight, Watcher};
+use windlass_install::software::{self, Software};
+use windlass_install::{evidence, logbook};
+use windlass_platform::local::Local;
+use windlass_spec::file::Platform as PlatformSpec;
+use windlass_steps::clock::{Clock, SystemClock};
+use windlass_steps::event::{JsonLines, Stream, progress};
+use windlass_steps::host::{Mode, make_dir};
+use windlass_steps::interrupt::Interrupt;
+use windlass_steps::journal::Journal;
+use windlass_steps::run::Run;
+use windlass_steps::step::Stop;
+
+use super::place::{block_on, local};
+use super::{artifacts, plan, say};
+use crate::args::{Common, LaunchFlags, Output};
+use crate::exit::{Exit, Failure, asset_failure};
+use killed::KilledAt;
+
+/// How long evidence may be gathered.
+const EVIDENCE: Duration = Duration::from_secs(60);
+
+pub(super) fn launch(
+    common: &Common,
+    flags: &LaunchFlags,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> Result<Exit, Failure> {
+    let dir = plan::open_prepared(common)?;
+    let journal = logbook::begin(&common.dir).map_err(|error| logbook_failure(common, &error))?;
+    run(common, flags, &dir, journal, out, err)
+}
+
+pub(super) fn resume(
+    common: &Common,
+    flags: &LaunchFlags,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> Result<Exit, Failure> {
+    let dir = plan::open_prepared(common)?;
+    let journal = logbook::go_on(&common.dir).map_err(|error| logbook_failure(common, &error))?;
+    run(common, flags, &dir, journal, out, err)
+}
+
+fn run(
+    common: &Common,
+    flags: &LaunchFlags,
+    dir: &AssetDir,
+    journal: Journal,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> Result<Exit, Failure> {
+    let assets = load(dir).map_err(|error| asset_failure(&error))?;
+    let edited = edited(dir);
+    if common.output == Output::Text && !edited.is_empty() {
+        say(err, &format!("edited since prepare, and used as they are: {}\n", edited.join(", ")))?;
+    }
+    let (software, missing) = match found(common, flags, &assets)? {
+        Ok(software) => (Some(software), Vec::new()),
+        Err(problems) => (None, problems),
+    };
+    if let Some(software) = &software {
+        link_kubectl(&common.dir, software)?;
+    }
+    // Another platform is refused by preflight, with everything else that stands in the way.
+    let platform = local(&flags.place, "local", &assets.metadata.infra_id)?;
+    let platform = match &software {
+        Some(software) => platform.with_images(software.images.clone()),
+        None => platform,
+    };
+    let launched = Launching { common, flags, assets: &assets, platform: &platform, missing: &missing };
+    let ended = block_on(async { launched.flow(journal).await })?;
+    match ended {
+        Ok(ready) => summary::tell(common, &assets, &ready, out),
+        Err(stop) => Err(launched.failed(&stop)),
+    }
+}
+
+/// What both forms of a launch are driven with.
+struct Launching<'a> {
+    common: &'a Common,
+    flags: &'a LaunchFlags,
+    assets: &'a Assets,
+    platform: &'a Local,
+    missing: &'a [String],
+}
+
+impl Launching<'_> {
+    async fn flow(&self, journal: Journal) -> Result<Result<Ready, Stop>, Failure> {
+        let unexpected = |error: std::io::Error| Failure::of(Exit::Unexpected, &error, "look at the cause");
+        let interrupt = Interrupt::on_signals().map_err(unexpected)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let stream = self.stream(journal)?;
+        let run = Run::new(&self.assets.metadata.infra_id, Arc::clone(&clock), stream).interrupted_by(interrupt);
+        if self.flags.place.cloud_simulated {
+            let sight = FakeSight::whole(&self.assets.spec);
+            return Ok(self.drive(&run, &sight, &FakeHost::good(), clock.as_ref()).await);
+        }
+        let sight = Watcher::new(self.platform, self.common.dir.join("auth/kubeconfig"));
+        let port = match &self.assets.spec.spec.platform {
+            PlatformSpec::Local(local) => Some(local.api_port),
+            _ => None,
+        };
+        let host = ThisHost { state: self.flags.place.cloud_state.clone(), port };
+        Ok(self.drive(&run, &sight, &host, clock.as_ref()).await)
+    }
+
+    async fn drive(
+        &self,
+        run: &Run,
+        sight: &impl Sight,
+        host: &impl LookAtHost,
+        clock: &dyn Clock,
+    ) -> Result<Ready, Stop> {
+        let given = Given {
+            assets: self.assets,
+            authorities: &authorities(self.assets),
+            directory: &self.common.dir,
+            platform: self.platform,
+            sight,
+            host,
+            missing: self.missing,
+            clock,
+        };
+        launch_flow(run, &given).await
+    }
+
+    fn stream(&self, journal: Journal) -> Result<Stream, Failure> {
+        let stream = Stream::new().journal(journal);
+        let stream = match self.common.output {
+            Output::Json => stream.reader(JsonLines::to(std::io::stderr())),
+            Output::Text | Output::File(_) => stream.reader(progress()),
+        };
+        Ok(match &self.flags.killed_at {
+            Some(text) => stream.reader(KilledAt::parse(text)?),
+            None => stream,
+        })
+    }
+
+    /// The failure, after evidence of it was kept.
+    fn failed(&self, stop: &Stop) -> Failure {
+        let mut failure = failure::of_stop(self.common, stop);
+        if failure.exit == Exit::PreflightRefused || failure.exit == Exit::Interrupted {
+            return failure;
+        }
+        let why = failure.report.to_string();
+        let now = SystemClock::new().now();
+        let gathered = block_on(async {
+            let gathering = evidence::gather(&self.common.dir, self.platform, &why, now);
+            Ok(tokio::time::timeout(EVIDENCE, gathering).await)
+        });
+        match gathered {
+            Ok(Ok(Ok(place))) => {
+                failure.report.next.push_str(&format!("\nwhat the machines said is in {}", place.display()));
+            }
+            Ok(Ok(Err(error))) => tracing::warn!(%error, "evidence not kept"),
+            Ok(Err(_)) | Err(_) => tracing::warn!("evidence not gathered in time"),
+        }
+        failure
+    }
+}
+
+/// Everything that machines are made from, or what is missing of it.
+fn found(common: &Common, flags: &LaunchFlags, assets: &Assets) -> Result<Result<Software, Vec<String>>, Failure> {
+    if flags.place.cloud_simulated {
+        let this = std::env::current_exe();
+        let this = this.map_err(|error| Failure::of(Exit::Unexpected, &error, "look at the cause"))?;
+        return Ok(Ok(Software::simulated(&this)));
+    }
+    let cache = Cache::open(&common.cache).map_err(|error| artifacts::cache_failure(&error))?;
+    Ok(software::find(&cache, assets.spec.spec.kubernetes_version))
+}
+
+/// `bin/kubectl`, the version that belongs to the cluster.
+fn link_kubectl(directory: &Path, software: &Software) -> Result<(), Failure> {
+    let next = "see that the cluster directory can be written";
+    let bin = directory.join("bin");
+    make_dir(&bin, Mode::PRIVATE_DIR).map_err(|error| Failure::of(Exit::Unexpected, &error, next))?;
+    let (link, fresh) = (bin.join("kubectl"), bin.join(".kubectl"));
+    let linked = std::fs::remove_file(&fresh).or_else(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    });
+    let linked = linked.and_then(|()| std::os::unix::fs::symlink(&software.kubectl, &fresh));
+    let linked = linked.and_then(|()| std::fs::rename(&fresh, &link));
+    linked.map_err(|error| Failure::of(Exit::Unexpected, &error, next))
+}
