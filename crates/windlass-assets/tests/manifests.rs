@@ -382,9 +382,8 @@ fn the_twins_have_the_rights_they_need_and_no_others() {
     };
     let etcd = "windlass.dev/etcd-peer,windlass.dev/etcd-server";
     let kubelet = "kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving";
-    assert_eq!(rights("ClusterRole", "windlass:machine-config-server"), ["get,list nodes []"]);
-    let burnt = ["get,patch configmaps [windlass-burnt-tokens]", "create configmaps []"];
-    assert_eq!(rights("Role", "windlass:machine-config-server"), burnt);
+    assert_eq!(rights("ClusterRole", "windlass:machine-config-server"), ["get nodes []"]);
+    assert_eq!(rights("Role", "windlass:machine-config-server"), ["get,patch configmaps [windlass-burnt-tokens]"]);
     let approver = [
         "get,list,watch certificatesigningrequests []".to_owned(),
         "update certificatesigningrequests/approval,certificatesigningrequests/status []".to_owned(),
@@ -393,7 +392,7 @@ fn the_twins_have_the_rights_they_need_and_no_others() {
         "get,list,watch,patch nodes []".to_owned(),
     ];
     assert_eq!(rights("ClusterRole", "windlass:csr-approver"), approver);
-    let burnt = ["get,list,watch,create configmaps []", "patch configmaps [windlass-burnt-tokens]"];
+    let burnt = ["get,list,watch,patch configmaps [windlass-burnt-tokens]", "create configmaps []"];
     assert_eq!(rights("Role", "windlass:csr-approver"), burnt);
 }
 

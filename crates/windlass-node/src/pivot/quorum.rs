@@ -1,7 +1,6 @@
 //! Waiting for etcd: a quorum of members answers, and no master that still moves is left without its config or its
 //! certificates when the servers that give them out stop.
 
-use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -15,6 +14,7 @@ use super::fresh::Fresh;
 use super::reach;
 use super::site::{Site, quorum};
 use super::still::Stillness;
+use crate::machine_token::{Marks, Purpose, TokenFiles};
 
 /// A master that has shown nothing new for this long is not waited for.
 const STILL: Duration = Duration::from_secs(10);
@@ -61,9 +61,9 @@ impl<'a> AwaitQuorum<'a> {
 
     async fn needs_nothing(&self) -> Result<Observation, LookError> {
         let has_quorum = self.has_quorum().await? == Observation::Holds;
-        let tokens = self.site.places.tokens();
+        let files = TokenFiles::of(&self.site.places);
         let seen = self.site.masters.iter().map(|master| {
-            let progress = Progress::read(&tokens, &master.name);
+            let progress = Progress::read(&files, &master.name);
             Seen { name: &master.name, progress, still: self.still.of(&master.name, progress) }
         });
         Ok(judge_masters(&seen.collect::<Vec<_>>(), has_quorum))
@@ -89,13 +89,11 @@ impl Step for AwaitQuorum<'_> {
 }
 
 impl Progress {
-    fn read(tokens: &Path, machine: &str) -> Self {
-        let is_there = |path: String| tokens.join(path).exists();
-        let acknowledged = is_there(format!("burnt/config.{machine}"));
-        match acknowledged {
-            true if is_there(format!("issued/{machine}")) => Progress::Certified,
+    fn read(files: &TokenFiles, machine: &str) -> Self {
+        match files.has(Marks::Burnt, &format!("{}.{machine}", Purpose::Config.as_str())) {
+            true if files.has(Marks::Issued, machine) => Progress::Certified,
             true => Progress::Acknowledged,
-            false if is_there(format!("served/{machine}")) => Progress::Served,
+            false if files.has(Marks::Served, machine) => Progress::Served,
             false => Progress::Silent,
         }
     }
@@ -149,9 +147,10 @@ fn judge_masters(masters: &[Seen<'_>], has_quorum: bool) -> Observation {
 
 #[cfg(test)]
 mod tests {
-    use windlass_steps::host::{Mode, make_dir, write_file};
+    use time::macros::datetime;
 
     use super::*;
+    use crate::places::Places;
 
     const C: Progress = Progress::Certified;
 
@@ -198,21 +197,18 @@ mod tests {
     #[test]
     fn progress_is_read_from_what_the_servers_wrote_down() {
         let dir = tempfile::tempdir().unwrap();
-        let note = |path: &str| {
-            let path = dir.path().join(path);
-            make_dir(path.parent().unwrap(), Mode::PRIVATE_DIR).unwrap();
-            write_file(path, "2026-11-16T03:00:00.000Z", Mode::PRIVATE_FILE).unwrap();
-        };
-        let progress = || Progress::read(dir.path(), "masters-0");
+        let files = TokenFiles::of(&Places::below(dir.path()));
+        let note = |marks, name| files.mark(marks, name, datetime!(2026-11-16 03:00:00 UTC)).unwrap();
+        let progress = || Progress::read(&files, "masters-0");
         assert_eq!(progress(), Progress::Silent);
-        note("served/masters-0");
-        note("burnt/config.masters-1");
+        note(Marks::Served, "masters-0");
+        note(Marks::Burnt, "config.masters-1");
         assert_eq!(progress(), Progress::Served);
-        note("burnt/join.masters-0");
+        note(Marks::Burnt, "join.masters-0");
         assert_eq!(progress(), Progress::Served);
-        note("burnt/config.masters-0");
+        note(Marks::Burnt, "config.masters-0");
         assert_eq!(progress(), Progress::Acknowledged);
-        note("issued/masters-0");
+        note(Marks::Issued, "masters-0");
         assert_eq!(progress(), C);
     }
 }

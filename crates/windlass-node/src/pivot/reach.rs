@@ -25,6 +25,15 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 const FILE_LIMIT: u64 = 1 << 20;
 
+/// What is asked through a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answers {
+    /// Questions: a server that says nothing for a while does not answer.
+    AtOnce,
+    /// Watches too.
+    AsTheyCome,
+}
+
 /// Why nobody can be asked. The causes are boxed for their size.
 #[derive(Debug, Error)]
 pub(super) enum ReachError {
@@ -40,13 +49,13 @@ pub(super) enum ReachError {
 
 /// A client of the API server at this address, with the credentials of a kubeconfig. The server's certificate names its
 /// address, so that is what is checked.
-pub(super) async fn api_at(kubeconfig: &Path, address: SocketAddr) -> Result<Client, ReachError> {
+pub(super) async fn api_at(kubeconfig: &Path, address: SocketAddr, answers: Answers) -> Result<Client, ReachError> {
     let failed = |source| ReachError::UseKubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
     let file = Kubeconfig::read_from(kubeconfig).map_err(failed)?;
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(failed)?;
     config.cluster_url = server(&address.to_string());
     config.tls_server_name = None;
-    client(config)
+    client(config, answers)
 }
 
 /// A client of an etcd member, by its name.
@@ -59,7 +68,7 @@ pub(super) fn etcd(places: &Places, name: &str) -> Result<Client, ReachError> {
         client_key: file("etcd-healthcheck-client.key"),
         ..AuthInfo::default()
     };
-    client(config)
+    client(config, Answers::AtOnce)
 }
 
 fn server(host: &str) -> Uri {
@@ -67,11 +76,14 @@ fn server(host: &str) -> Uri {
     uri.expect("names of a spec and socket addresses are authorities")
 }
 
-fn client(mut config: Config) -> Result<Client, ReachError> {
+fn client(mut config: Config, answers: Answers) -> Result<Client, ReachError> {
     // Whoever was first decided already; all of windlass decides for ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
     config.connect_timeout = Some(CONNECT_LIMIT);
-    config.read_timeout = Some(ANSWER_LIMIT);
+    config.read_timeout = match answers {
+        Answers::AtOnce => Some(ANSWER_LIMIT),
+        Answers::AsTheyCome => None,
+    };
     config.reset_reader_on_write = true;
     // Criteria look again by themselves, and say why.
     config.default_retry = false;

@@ -99,7 +99,7 @@ pub(super) struct StopApi<'a> {
 pub(super) struct Retired(());
 
 impl Step for StopApi<'_> {
-    const NAME: StepName = StepName::new("stop-api");
+    const NAME: StepName = StepName::new("stop-api-server");
     const SUMMARY: &'static str = "stop the temporary API server";
     const DEADLINE: Duration = Duration::from_secs(180);
     type Done = Retired;

@@ -10,13 +10,12 @@ use windlass_spec::complete::{Flags, Machine, machines};
 use windlass_spec::file::Role;
 use windlass_spec::flags::scalar_text;
 use windlass_steps::clock::Clock;
-use windlass_steps::host::{HostError, read_file};
 
-use super::reach::{self, ReachError};
+use super::reach::{self, Answers, ReachError};
 use crate::facts::{Facts, FactsError};
+use crate::machine_token::{JudgeError, read_spec};
 use crate::places::Places;
 
-const SPEC_LIMIT: u64 = 64 << 20;
 const API_PORT: u16 = 6443;
 
 /// This machine and the masters.
@@ -29,6 +28,8 @@ pub(super) struct Site {
     pub address: Ipv4Addr,
     /// The API server on this machine.
     pub api: Client,
+    /// The same, for the approver's watches.
+    pub watch: Client,
     pub masters: Vec<Master>,
     pub ports: Ports,
     pub clock: Arc<dyn Clock>,
@@ -52,10 +53,8 @@ pub(super) struct Ports {
 /// Why there is nothing to work with.
 #[derive(Debug, Error)]
 pub(super) enum SiteError {
-    #[error("cannot read the cluster's spec")]
-    ReadSpec { source: HostError },
-    #[error("cannot understand the cluster's spec")]
-    UnderstandSpec { source: serde_json::Error },
+    #[error("cannot tell which cluster this is")]
+    KnowCluster { source: JudgeError },
     #[error("cannot tell which machine this is")]
     KnowMachine { source: FactsError },
     #[error("cannot reach {whom}")]
@@ -65,16 +64,17 @@ pub(super) enum SiteError {
 impl Site {
     /// Reads what the installer left on this machine; nobody is asked yet.
     pub(super) async fn open(places: &Places, clock: Arc<dyn Clock>) -> Result<Self, SiteError> {
-        let spec = spec(places)?;
+        let spec = read_spec(places.cluster()).map_err(|source| SiteError::KnowCluster { source })?;
         let facts = Facts::read(places).map_err(|source| SiteError::KnowMachine { source })?;
         let ports = Ports::of(&spec);
-        let api = api(places, ports.api, "the API on this machine").await?;
+        let api = api_at(places, ports.api, "the API on this machine", Answers::AtOnce).await?;
+        let watch = api_at(places, ports.api, "the API on this machine", Answers::AsTheyCome).await?;
         let mut masters = Vec::new();
         for machine in machines(&spec).iter().filter(|machine| machine.role == Role::Master) {
             masters.push(Master::of(machine, &spec, places).await?);
         }
         let address = spec.spec.network.bootstrap;
-        Ok(Site { places: places.clone(), spec, name: facts.name, address, api, masters, ports, clock })
+        Ok(Site { places: places.clone(), spec, name: facts.name, address, api, watch, masters, ports, clock })
     }
 }
 
@@ -83,7 +83,7 @@ impl Master {
         let member = spec.etcd_name(machine.etcd_index.unwrap_or_default());
         let etcd = reach::etcd(places, &member).map_err(|source| SiteError::Reach { whom: member, source })?;
         let name = machine.name.to_string();
-        let api = api(places, (machine.address, API_PORT).into(), &name).await?;
+        let api = api_at(places, (machine.address, API_PORT).into(), &name, Answers::AtOnce).await?;
         Ok(Master { name, etcd, api })
     }
 }
@@ -100,14 +100,8 @@ impl Ports {
     }
 }
 
-/// The complete spec that the installer left on this machine.
-pub(crate) fn spec(places: &Places) -> Result<CompleteSpec, SiteError> {
-    let bytes = read_file(places.cluster(), SPEC_LIMIT).map_err(|source| SiteError::ReadSpec { source })?;
-    serde_json::from_slice(&bytes).map_err(|source| SiteError::UnderstandSpec { source })
-}
-
-async fn api(places: &Places, address: SocketAddr, whom: &str) -> Result<Client, SiteError> {
-    let client = reach::api_at(&places.kubeconfig("admin"), address).await;
+async fn api_at(places: &Places, address: SocketAddr, whom: &str, answers: Answers) -> Result<Client, SiteError> {
+    let client = reach::api_at(&places.kubeconfig("admin"), address, answers).await;
     client.map_err(|source| SiteError::Reach { whom: whom.to_owned(), source })
 }
 

@@ -70,7 +70,7 @@ pub(super) struct StartApi<'a> {
 pub(super) struct TemporaryApi(());
 
 impl Step for StartApi<'_> {
-    const NAME: StepName = StepName::new("start-api");
+    const NAME: StepName = StepName::new("start-api-server");
     const SUMMARY: &'static str = "start the temporary API server on the bootstrap machine";
     const DEADLINE: Duration = Duration::from_secs(180);
     type Done = TemporaryApi;

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::json;
 use windlass_steps::clock::rfc3339_millis;
 use windlass_steps::event::{Event, Kind, Reader};
+use windlass_steps::step::Stop;
 
+use crate::exit::{Exit, Failure};
 use crate::record::Recorder;
 
 /// A record that the stream of events writes, and that a step may add to. Clones write the same one.
@@ -24,19 +26,28 @@ impl Told {
         self.recorder().observe(statement, reason);
     }
 
-    /// The unit has done what it is for.
-    pub(crate) fn done(&self) {
-        self.recorder().done();
-    }
-
-    /// The unit gave up.
-    pub(crate) fn failed(&self, because: Vec<String>) {
-        self.recorder().failed(because);
+    /// The unit has done what it is for, or gave up.
+    pub(crate) fn ended(&self, ended: Result<(), Failure>) -> Result<(), Failure> {
+        match &ended {
+            Ok(()) => self.recorder().done(),
+            Err(Failure { report, .. }) => {
+                let because = std::iter::once(&report.error).chain(&report.because).cloned();
+                self.recorder().failed(because.collect());
+            }
+        }
+        ended
     }
 
     fn recorder(&self) -> MutexGuard<'_, Recorder> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A flow of this unit that stopped. It may be tried again: every step may be.
+pub(crate) fn stopped(stop: &Stop, unit: &str) -> Failure {
+    let mut report = stop.report();
+    report.next = format!("read `journalctl --unit {unit}` and `windlass-node report` on this machine");
+    Failure { exit: Exit::TryAgain, report }
 }
 
 impl Reader for Told {
@@ -65,7 +76,7 @@ mod tests {
 
     use time::macros::datetime;
     use windlass_steps::event::Subject;
-    use windlass_steps::step::StepName;
+    use windlass_steps::step::{StepError, StepName};
 
     use super::*;
     use crate::places::Places;
@@ -87,9 +98,11 @@ mod tests {
         let record = &collect(&places)["bootkube"];
         assert_eq!(record.unmet, []);
         assert_eq!(record.data["await-quorum"], json!({"finished": "2026-11-16T03:00:00.000Z", "took": 1.5}));
-        told.failed(vec!["no".into()]);
-        assert_eq!(collect(&places)["bootkube"].state, State::Failed);
-        told.done();
+        let stop = Stop::Failed { step: subject.step.clone(), error: StepError::new("look", "no") };
+        assert_eq!(told.ended(Err(stopped(&stop, "bootkube"))).unwrap_err().exit, Exit::TryAgain);
+        let record = &collect(&places)["bootkube"];
+        assert_eq!((record.state, record.because.join(": ")), (State::Failed, "await-quorum did not finish: cannot look: no".into()));
+        told.ended(Ok(())).unwrap();
         assert_eq!(collect(&places)["bootkube"].state, State::Done);
     }
 }
