@@ -74,6 +74,8 @@ places! {
     cluster = "opt/windlass/cluster.json";
     /// The configs that the machine-config server serves.
     machine_config = "opt/windlass/machine-config";
+    /// What the machine-config server's twin in the cluster serves, and serves with.
+    machine_config_server = "etc/windlass/machine-config-server";
     /// Static pods of the temporary control plane.
     bootstrap_manifests = "opt/windlass/bootkube/bootstrap";
     /// The self-hosted control plane.
