@@ -129,9 +129,8 @@ impl Step for AwaitAddons<'_> {
         if self.applied.addons.is_empty() {
             return vec![Criterion::by_construction("there is no add-on to wait for")];
         }
-        let of_addon = |addon: &'a Addon| {
-            Criterion::new(format!("the add-on {} is done", addon.name), move || self.settle(addon))
-        };
+        let of_addon =
+            |addon: &'a Addon| Criterion::new(format!("the add-on {} is done", addon.name), move || self.settle(addon));
         self.applied.addons.iter().map(of_addon).collect()
     }
 }

@@ -10,7 +10,8 @@ use windlass_steps::wait::Wait;
 use super::*;
 use crate::pivot::tests::fake::FakeApi;
 
-const SPEC: &str = "apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\nspec:\n  domain: demo.test\n";
+const SPEC: &str =
+    "apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\nspec:\n  domain: demo.test\n";
 const ADDONS: [&str; 4] = ["coredns", "dashboard", "flannel", "kube-proxy"];
 
 fn install(dir: &Path) {
@@ -29,11 +30,18 @@ fn done(api: &FakeApi, addon: &str) -> Value {
 async fn roll_out(api: &FakeApi) {
     let all_said = Criterion::new("every add-on says that it is not done", || async {
         let said = ADDONS.iter().filter(|addon| done(api, addon)["status"] == "False").count();
-        Ok(if said == ADDONS.len() { Observation::Holds } else { Observation::NotYet(windlass_steps::reason!("{said}")) })
+        Ok(if said == ADDONS.len() {
+            Observation::Holds
+        } else {
+            Observation::NotYet(windlass_steps::reason!("{said}"))
+        })
     });
     let ignore = |_: windlass_steps::wait::Change<'_>| -> Result<(), ()> { Ok(()) };
     Wait::stalled_for(Duration::from_secs(30)).until(&[all_said], ignore).await.unwrap();
-    assert_eq!(done(api, "flannel")["message"], "DaemonSet kube-flannel/kube-flannel: its controller has not seen it yet");
+    assert_eq!(
+        done(api, "flannel")["message"],
+        "DaemonSet kube-flannel/kube-flannel: its controller has not seen it yet"
+    );
     api.change("/daemonsets/", |set| {
         set["status"] = json!({"observedGeneration": 1, "desiredNumberScheduled": 5, "currentNumberScheduled": 5,
             "numberMisscheduled": 0, "updatedNumberScheduled": 5, "numberReady": 5, "numberAvailable": 5});

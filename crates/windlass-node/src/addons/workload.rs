@@ -97,10 +97,8 @@ fn rolled_out(set: Option<&DaemonSet>, lost: usize) -> Observation {
 fn lacks_only_the_lost(set: &DaemonSet, lost: usize) -> bool {
     let Some(status) = &set.status else { return false };
     let is_current = status.observed_generation.unwrap_or(0) >= set.metadata.generation.unwrap_or(1);
-    let running = status
-        .number_ready
-        .min(status.updated_number_scheduled.unwrap_or(0))
-        .min(status.number_available.unwrap_or(0));
+    let running =
+        status.number_ready.min(status.updated_number_scheduled.unwrap_or(0)).min(status.number_available.unwrap_or(0));
     let missing = status.desired_number_scheduled.saturating_sub(running);
     is_current && running > 0 && usize::try_from(missing).is_ok_and(|missing| missing <= lost)
 }
@@ -160,7 +158,9 @@ mod tests {
 
     #[test]
     fn every_workload_of_an_add_on_counts() {
-        let addon = |body: Value| addons(&[json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "Addon", "metadata": {"name": "net"}, "spec": {"workloads": body}})]).map(|mut all| all.remove(0));
+        let addon = |body: Value| {
+            addons(&[json!({"apiVersion": "windlass.dev/v1alpha1", "kind": "Addon", "metadata": {"name": "net"}, "spec": {"workloads": body}})]).map(|mut all| all.remove(0))
+        };
         let proxy = json!({"kind": "DaemonSet", "namespace": "kube-system", "name": "kube-proxy"});
         let page = json!({"kind": "Deployment", "namespace": "kube-system", "name": "page"});
         let snapshot = Snapshot { daemon_sets: vec![daemon_set(2, 1, 1)], ..Snapshot::default() };

@@ -24,7 +24,8 @@ use crate::machine_token::{Marks, TokenFiles};
 use crate::record::{State, collect};
 use fake::FakeApi;
 
-const SPEC: &str = "apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\nspec:\n  domain: demo.test\n";
+const SPEC: &str =
+    "apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\nspec:\n  domain: demo.test\n";
 const STOP: &str = "systemctl stop machine-config-server.service etcd-signer.service";
 const MASTERS: [&str; 3] = ["masters-0", "masters-1", "masters-2"];
 const BOOTSTRAP: &str = "10.90.0.9";
@@ -189,7 +190,8 @@ async fn the_control_plane_moves_to_the_masters_and_may_do_so_again() {
     assert_eq!(written.iter().filter(|line| line.starts_with("DELETE")).collect::<Vec<_>>(), [&released, &released]);
     let record = &collect(&machine.site.places)[UNIT];
     assert_eq!((record.state, record.stage.as_str()), (State::Done, "stop-api-server"));
-    let mut finished: Vec<_> = record.data.iter().map(|(step, data)| (data["finished"].as_str().unwrap(), step.as_str())).collect();
+    let mut finished: Vec<_> =
+        record.data.iter().map(|(step, data)| (data["finished"].as_str().unwrap(), step.as_str())).collect();
     finished.sort();
     let steps: BTreeSet<&str> = finished.iter().map(|(_, step)| *step).collect();
     assert_eq!(steps.len(), 9, "{finished:?}");

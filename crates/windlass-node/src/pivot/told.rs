@@ -101,7 +101,10 @@ mod tests {
         let stop = Stop::Failed { step: subject.step.clone(), error: StepError::new("look", "no") };
         assert_eq!(told.ended(Err(stopped(&stop, "bootkube"))).unwrap_err().exit, Exit::TryAgain);
         let record = &collect(&places)["bootkube"];
-        assert_eq!((record.state, record.because.join(": ")), (State::Failed, "await-quorum did not finish: cannot look: no".into()));
+        assert_eq!(
+            (record.state, record.because.join(": ")),
+            (State::Failed, "await-quorum did not finish: cannot look: no".into())
+        );
         told.ended(Ok(())).unwrap();
         assert_eq!(collect(&places)["bootkube"].state, State::Done);
     }
