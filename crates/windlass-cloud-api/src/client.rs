@@ -200,6 +200,16 @@ impl Client {
         self.post(&of(cluster, &format!("/machines/{name}/exec")), request).await
     }
 
+    /// Runs a command in a machine that reads these bytes instead of the request's text, of which there may be many.
+    pub async fn feed(&self, cluster: &Label, name: &Label, request: &ExecRequest, bytes: &[u8]) -> Answer<ExecAnswer> {
+        let path = of(cluster, &format!("/machines/{name}/feed"));
+        // JSON has no line break of its own, so that the first one ends it.
+        let mut body = json(&path, request)?;
+        body.push(b'\n');
+        body.extend_from_slice(bytes);
+        self.send(Method::POST, &path, body).await
+    }
+
     /// The end of what a machine printed.
     pub async fn console(&self, cluster: &Label, name: &Label) -> Answer<Console> {
         self.get(&of(cluster, &format!("/machines/{name}/console"))).await

@@ -21,7 +21,7 @@ use ask::{Body, Named, Thing, Within};
 
 /// Documents are small.
 const DOCUMENT: usize = 4 << 20;
-/// Objects may not be.
+/// Objects, and what commands read, may not be.
 const OBJECT: usize = 512 << 20;
 
 /// Everything that the cloud answers.
@@ -30,6 +30,7 @@ pub fn router(cloud: Cloud) -> Router {
     let volume = "/v1/clusters/{cluster}/volumes/{name}";
     let objects = Router::new()
         .route("/v1/clusters/{cluster}/objects/{*name}", put(put_object).delete(delete_object))
+        .route(&format!("{machine}/feed"), post(feed))
         .layer(DefaultBodyLimit::max(OBJECT));
     Router::new()
         .route("/v1/status", get(status))
@@ -169,7 +170,16 @@ async fn exec(
     Thing(cluster, name): Thing<Label>,
     Body(request): Body<ExecRequest>,
 ) -> impl IntoResponse {
-    told(cloud.exec(&cluster, &name, &request).await)
+    let stdin = request.stdin.clone().into_bytes();
+    told(cloud.exec(&cluster, &name, &request, stdin).await)
+}
+
+async fn feed(
+    State(cloud): State<Cloud>,
+    Thing(cluster, name): Thing<Label>,
+    ask::Fed(request, stdin): ask::Fed<ExecRequest>,
+) -> impl IntoResponse {
+    told(cloud.exec(&cluster, &name, &request, stdin.to_vec()).await)
 }
 
 async fn act(State(cloud): State<Cloud>, ask::Action(cluster, name, action): ask::Action) -> impl IntoResponse {

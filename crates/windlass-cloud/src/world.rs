@@ -213,10 +213,11 @@ impl World {
         places: &Places,
         row: &MachineRow,
         request: &ExecRequest,
+        stdin: Vec<u8>,
         limit: Duration,
     ) -> Result<ExecAnswer, Refused> {
         match self {
-            World::Real(real) => real.exec(places, row, request, limit).await,
+            World::Real(real) => real.exec(places, row, request, stdin, limit).await,
             World::Simulated(_) => Err(Refused::new(Class::Impossible, "a simulated machine runs nothing")),
         }
     }

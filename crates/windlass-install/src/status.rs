@@ -23,11 +23,33 @@ pub struct Status {
     /// Every step of the launch, in order.
     pub steps: Vec<StepStatus>,
     /// Every machine, or why they cannot be seen.
-    pub machines: Result<Vec<SeenMachine>, String>,
+    pub machines: Seen<Vec<SeenMachine>>,
     /// Every node and whether it is Ready, or why they cannot be seen.
-    pub nodes: Result<BTreeMap<String, NodeStatus>, String>,
+    pub nodes: Seen<BTreeMap<String, NodeStatus>>,
     /// Every criterion that did not hold when it was last looked at.
     pub unmet: Vec<UnmetCriterion>,
+}
+
+/// What was seen, or why nothing was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Seen<T> {
+    /// What was seen.
+    There(T),
+    /// Nothing was seen.
+    Unseen {
+        /// Why not.
+        unseen: String,
+    },
+}
+
+impl<T> From<Result<T, String>> for Seen<T> {
+    fn from(seen: Result<T, String>) -> Self {
+        match seen {
+            Ok(seen) => Seen::There(seen),
+            Err(unseen) => Seen::Unseen { unseen },
+        }
+    }
 }
 
 /// How far a step has come.
@@ -84,7 +106,13 @@ pub async fn status(infra_id: &str, history: &History, platform: &impl Platform,
         Ok(_) | Err(_) => sight.nodes().await.map_err(|error| chain(error.as_ref()).join(": ")),
     };
     let nodes = nodes.map(|nodes| nodes.iter().map(of_node).collect());
-    Status { infra_id: infra_id.to_owned(), steps: steps(history), machines, nodes, unmet: unmet(history) }
+    Status {
+        infra_id: infra_id.to_owned(),
+        steps: steps(history),
+        machines: machines.into(),
+        nodes: nodes.into(),
+        unmet: unmet(history),
+    }
 }
 
 /// Every step of the flow with what the journal says about it.
@@ -143,14 +171,16 @@ impl fmt::Display for Status {
             writeln!(f, "  {name:<22} {word}{took}")?;
         }
         match &self.machines {
-            Ok(machines) => {
+            Seen::There(machines) => {
                 machines.iter().try_for_each(|m| writeln!(f, "machine {:<14} {:<10} {}", m.name, m.role, m.state))?;
             }
-            Err(reason) => writeln!(f, "machines cannot be seen: {reason}")?,
+            Seen::Unseen { unseen } => writeln!(f, "machines cannot be seen: {unseen}")?,
         }
         match &self.nodes {
-            Ok(nodes) => nodes.iter().try_for_each(|(name, status)| writeln!(f, "node {name:<17} {status:?}"))?,
-            Err(reason) => writeln!(f, "nodes cannot be seen: {reason}")?,
+            Seen::There(nodes) => {
+                nodes.iter().try_for_each(|(name, status)| writeln!(f, "node {name:<17} {status:?}"))?
+            }
+            Seen::Unseen { unseen } => writeln!(f, "nodes cannot be seen: {unseen}")?,
         }
         self.unmet.iter().try_for_each(|one| writeln!(f, "not met: {}: {}: {}", one.step, one.statement, one.reason))
     }

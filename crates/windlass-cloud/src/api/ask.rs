@@ -40,6 +40,9 @@ pub(super) struct Body<T>(pub T);
 /// Bytes.
 pub(super) struct Raw(pub Bytes);
 
+/// A JSON document in the first line, and the bytes behind it.
+pub(super) struct Fed<T>(pub T, pub Bytes);
+
 impl<S: Send + Sync> FromRequestParts<S> for Within {
     type Rejection = Refused;
 
@@ -89,6 +92,18 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
         let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
         let parsed = serde_json::from_slice(text);
         parsed.map(Body).map_err(|error| Refused::new(Class::Malformed, "the request makes no sense").because(error))
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Fed<T> {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refused> {
+        let Raw(bytes) = Raw::from_request(request, state).await?;
+        let malformed = || Refused::new(Class::Malformed, "the request makes no sense");
+        let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(malformed)?;
+        let parsed = serde_json::from_slice(&bytes[..end]).map_err(|error| malformed().because(error))?;
+        Ok(Fed(parsed, bytes.slice(end + 1..)))
     }
 }
 

@@ -95,8 +95,14 @@ impl Cloud {
         self.until(PATIENCE, gone).await.ok_or_else(|| late(name, "go away"))
     }
 
-    /// Runs a command in a machine that runs.
-    pub async fn exec(&self, cluster: &Label, name: &Label, request: &ExecRequest) -> Result<ExecAnswer, Refused> {
+    /// Runs a command in a machine that runs; it reads these bytes.
+    pub async fn exec(
+        &self,
+        cluster: &Label,
+        name: &Label,
+        request: &ExecRequest,
+        stdin: Vec<u8>,
+    ) -> Result<ExecAnswer, Refused> {
         if request.command.is_empty() {
             return Err(Refused::new(Class::Malformed, "there is no command to run"));
         }
@@ -108,7 +114,7 @@ impl Cloud {
             return Err(refused.because(format!("it is {state:?}")));
         }
         let limit = Duration::from_secs(request.timeout.unwrap_or(60).min(EXEC_LIMIT).into());
-        self.world().exec(self.places(), &row, request, limit).await
+        self.world().exec(self.places(), &row, request, stdin, limit).await
     }
 
     /// The end of what a machine printed.

@@ -135,6 +135,7 @@ impl Real {
         places: &Places,
         row: &MachineRow,
         request: &ExecRequest,
+        stdin: Vec<u8>,
         limit: Duration,
     ) -> Result<ExecAnswer, Refused> {
         let failed = |error: MachineError| Refused::failed(format!("nothing was run in {}", row.name), &error);
@@ -142,7 +143,7 @@ impl Real {
             return Err(Refused::new(Class::Conflict, format!("machine {} does not run", row.name)));
         };
         let words = request.command.clone();
-        let command = Command { words, stdin: request.stdin.clone().into_bytes(), timeout: limit };
+        let command = Command { words, stdin, timeout: limit };
         let executed = on.exec(command).await.map_err(|error| match error {
             MachineError::NotBooted { .. } => Refused { class: Class::NotYet, ..failed(error) },
             error => failed(error),

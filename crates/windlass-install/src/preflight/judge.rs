@@ -103,3 +103,36 @@ fn memory(spec: &CompleteSpec) -> u64 {
     };
     spec.spec.instance_groups.iter().map(group).sum::<u64>() + MASTER_MEMORY
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_spec::file::read_and_complete;
+
+    use super::*;
+    use crate::preflight::{FakeHost, LookAtHost as _};
+
+    #[test]
+    fn each_thing_that_stands_in_the_way_is_told() {
+        let text = b"apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\n";
+        let (_, spec) = read_and_complete(text).unwrap();
+        let good = FakeHost::good().facts();
+        assert_eq!(host(&good, &spec), Vec::<String>::new());
+        let cases = [
+            (HostFacts { root: false, ..good.clone() }, "another user"),
+            (HostFacts { lacking: vec!["vxlan (CONFIG_VXLAN)".into()], ..good.clone() }, "the kernel lacks vxlan"),
+            (HostFacts { cgroups: Cgroups::Absent, ..good.clone() }, "no cgroups"),
+            (HostFacts { inotify_instances: Some(128), ..good.clone() }, "max_user_instances is 128, 6 machines need"),
+            (HostFacts { inotify_watches: Some(8192), ..good.clone() }, "max_user_watches is 8192"),
+            (HostFacts { disk_free: Some(5 << 30), ..good.clone() }, "5120 MiB of room on the disk"),
+            (HostFacts { memory_free: Some(1 << 30), ..good.clone() }, "1024 MiB of memory, 6 machines need"),
+            (HostFacts { sync: Some(Duration::from_secs(1)), ..good.clone() }, "1000 ms to reach the disk"),
+            (HostFacts { tools: vec!["nftables (cuts)".into()], ..good.clone() }, "nftables (cuts) is missing"),
+        ];
+        for (facts, says) in cases {
+            let problems = host(&facts, &spec);
+            assert!(problems.len() == 1 && problems[0].contains(says), "{says}: {problems:?}");
+        }
+        let unknown = HostFacts { inotify_instances: None, disk_free: None, memory_free: None, sync: None, ..good };
+        assert_eq!(host(&unknown, &spec), Vec::<String>::new(), "what is not known is not held against the host");
+    }
+}

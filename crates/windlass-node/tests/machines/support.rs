@@ -32,7 +32,7 @@ use windlass_steps::wait::Wait;
 
 /// In every config, and nowhere else.
 pub const CANARY: &str = "canary-in-a-config";
-const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass-node");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass-node");
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const SPEC: &str = "\

@@ -89,13 +89,16 @@ pub(super) fn seen(machine: cloud::Machine) -> SeenMachine {
 /// Runs a command on a machine.
 pub(super) async fn exec(local: &Local, machine: &str, task: &Task) -> Result<Executed, PlatformError> {
     let attempt = || format!("run {} on {machine}", task.words.join(" "));
-    let stdin = String::from_utf8(task.stdin.clone());
     let request = ExecRequest {
         command: task.words.clone(),
-        stdin: stdin.map_err(|error| PlatformError::act(attempt(), error))?,
+        stdin: String::new(),
         timeout: Some(u32::try_from(task.limit.as_secs().max(1)).unwrap_or(u32::MAX)),
     };
-    let ran = local.client.exec(&local.cluster, &label(machine)?, &request).await.map_err(act(attempt()))?;
+    let ran = match task.stdin.as_slice() {
+        [] => local.client.exec(&local.cluster, &label(machine)?, &request).await,
+        bytes => local.client.feed(&local.cluster, &label(machine)?, &request, bytes).await,
+    };
+    let ran = ran.map_err(act(attempt()))?;
     Ok(Executed { code: ran.code, stdout: ran.stdout, stderr: ran.stderr })
 }
 
