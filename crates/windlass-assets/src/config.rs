@@ -21,6 +21,8 @@ pub enum Config {
     AuditPolicy,
     /// Who may speak to the API without a name.
     Authentication,
+    /// Whom the API server asks about machines' tokens (topology `self-hosted`).
+    TokenReview,
     /// What the packet filter keeps pods from.
     Guard,
     /// Kernel modules.
@@ -44,9 +46,10 @@ pub enum Config {
 }
 
 impl Config {
-    const ALL: [Config; 12] = [
+    const ALL: [Config; 13] = [
         Config::AuditPolicy,
         Config::Authentication,
+        Config::TokenReview,
         Config::Guard,
         Config::Modules,
         Config::Sysctl,
@@ -64,6 +67,7 @@ impl Config {
         match self {
             Config::AuditPolicy => "audit-policy.yaml",
             Config::Authentication => "authentication.yaml",
+            Config::TokenReview => "token-review.kubeconfig",
             Config::Guard => "guard.nft",
             Config::Modules => "modules.conf",
             Config::Sysctl => "sysctl.conf",
@@ -81,6 +85,7 @@ impl Config {
         match self {
             Config::AuditPolicy => include_str!("../configs/audit-policy.yaml").to_owned(),
             Config::Authentication => include_str!("../configs/authentication.yaml").to_owned(),
+            Config::TokenReview => include_str!("../configs/token-review.kubeconfig").to_owned(),
             Config::Guard => include_str!("../configs/guard.nft").to_owned(),
             Config::Modules => include_str!("../configs/modules.conf").to_owned(),
             Config::Sysctl => include_str!("../configs/sysctl.conf").to_owned(),

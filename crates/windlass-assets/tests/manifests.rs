@@ -39,11 +39,40 @@ impl Api {
         Api { kinds }
     }
 
+    /// The same API once a definition has been applied to it.
+    fn with(mut self, definition: &Value) -> Api {
+        let names = &definition["spec"];
+        for version in names["versions"].as_array().unwrap() {
+            let mut schema = version["schema"]["openAPIV3Schema"].clone();
+            let properties = schema["properties"].as_object_mut().unwrap();
+            for field in ["apiVersion", "kind"] {
+                properties.insert(field.to_owned(), json!({"type": "string"}));
+            }
+            properties.insert("metadata".to_owned(), json!({"type": "object"}));
+            close(&mut schema);
+            let api_version = format!("{}/{}", names["group"].as_str().unwrap(), version["name"].as_str().unwrap());
+            let kind = names["names"]["kind"].as_str().unwrap().to_owned();
+            self.kinds.insert((api_version, kind), jsonschema::validator_for(&schema).unwrap());
+        }
+        self
+    }
+
     fn problems(&self, object: &Object) -> Vec<String> {
         let Some(validator) = self.kinds.get(&(object.api_version.clone(), object.kind.clone())) else {
             return vec![format!("{} {} is not a kind of the API", object.api_version, object.kind)];
         };
         validator.iter_errors(&object.body).map(|e| format!("{}: {e}", e.instance_path())).collect()
+    }
+}
+
+/// Refuses what the API would silently drop.
+fn close(schema: &mut Value) {
+    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        fields.iter_mut().filter(|(name, _)| *name != "metadata").for_each(|(_, field)| close(field));
+        schema["additionalProperties"] = false.into();
+    }
+    if let Some(items) = schema.get_mut("items") {
+        close(items);
     }
 }
 
@@ -128,13 +157,16 @@ fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
 
 /// Pods that run, or may be copied, as static ones.
 fn copied(objects: &[(String, Object)]) -> impl Iterator<Item = (&str, &Object)> {
-    let wanted = |path: &str| ["bootstrap/", "master/", "control-plane/"].iter().any(|group| path.starts_with(group));
-    objects.iter().filter(move |(path, o)| wanted(path) && pod_of(o).is_some()).map(|(path, o)| (path.as_str(), o))
+    let mark = "/spec/template/metadata/annotations/windlass.dev~1checkpoint";
+    let wanted = move |o: &Object| o.kind == "Pod" || o.body.pointer(mark).is_some_and(|mark| mark == "true");
+    objects.iter().filter(move |(_, o)| wanted(o)).map(|(path, o)| (path.as_str(), o))
 }
 
 #[test]
 fn the_api_accepts_every_object_of_every_cluster() {
-    let apis: BTreeMap<KubeVersion, Api> = KubeVersion::ALL.into_iter().map(|v| (v, Api::of(v))).collect();
+    let definition = one(&DEFAULT.objects, "CustomResourceDefinition", "addons.windlass.dev");
+    let apis: BTreeMap<KubeVersion, Api> =
+        KubeVersion::ALL.into_iter().map(|v| (v, Api::of(v).with(definition))).collect();
     let mut checked = 0;
     for cluster in CLUSTERS.iter() {
         let api = &apis[&cluster.spec.spec.kubernetes_version];
@@ -196,15 +228,19 @@ fn each_topology_has_its_manifests() {
         "bootstrap/bootstrap-kube-apiserver.yaml",
         "bootstrap/bootstrap-kube-controller-manager.yaml",
         "bootstrap/bootstrap-kube-scheduler.yaml",
+        "control-plane/addon-definition.yaml",
         "control-plane/checkpointer.yaml",
+        "control-plane/csr-approver.yaml",
         "control-plane/kube-apiserver.yaml",
         "control-plane/kube-controller-manager.yaml",
         "control-plane/kube-scheduler.yaml",
+        "control-plane/machine-config-server.yaml",
         "control-plane/rbac.yaml",
         "master/etcd.yaml",
     ];
     assert_eq!(paths(""), self_hosted);
     let volumes = [
+        "addons/addon-definition.yaml",
         "addons/dns-controller.yaml",
         "addons/kube-proxy.yaml",
         "addons/rbac.yaml",
@@ -274,6 +310,110 @@ fn no_object_is_there_twice() {
                 panic!("{}: {key:?} is in {first} and {path}", describe(cluster));
             }
         }
+    }
+}
+
+#[test]
+fn every_add_on_names_workloads_that_it_has() {
+    for cluster in CLUSTERS.iter() {
+        let addons: Vec<_> = cluster.objects.iter().filter(|(_, o)| o.kind == "Addon").collect();
+        let with_workloads: Vec<&str> = cluster
+            .objects
+            .iter()
+            .filter(|(path, o)| path.starts_with("addons/") && pod_of(o).is_some())
+            .map(|(path, _)| path.as_str())
+            .collect();
+        assert_eq!(
+            addons.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(),
+            with_workloads,
+            "{}",
+            describe(cluster)
+        );
+        for (path, addon) in addons {
+            assert_eq!(*path, format!("addons/{}.yaml", addon.name));
+            for workload in addon.body["spec"]["workloads"].as_array().unwrap() {
+                let is_it = |o: &Object| {
+                    workload["kind"] == o.kind.as_str()
+                        && workload["name"] == o.name.as_str()
+                        && workload["namespace"].as_str() == o.namespace.as_deref()
+                };
+                assert!(cluster.objects.iter().any(|(at, o)| at == path && is_it(o)), "{path}: {workload}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_definition_of_add_ons_refuses_what_nobody_could_judge() {
+    let definition = one(&DEFAULT.objects, "CustomResourceDefinition", "addons.windlass.dev");
+    let api = Api::of(KubeVersion::DEFAULT).with(definition);
+    let (_, good) = DEFAULT.objects.iter().find(|(_, o)| o.kind == "Addon").unwrap();
+    let condition = json!({"type": "Done", "status": "True", "reason": "RolledOut", "message": "", "lastTransitionTime": "2026-11-16T03:00:00Z"});
+    for (pointer, value, accepted) in [
+        ("/spec/workloads/0/kind", json!("Deployment"), true),
+        ("/spec/workloads/0/kind", json!("Job"), false),
+        ("/spec/workloads", json!([]), false),
+        ("/spec/workloads/0", json!({"kind": "DaemonSet", "name": "a"}), false),
+        ("/spec", json!({}), false),
+        ("/status", json!({"conditions": [condition]}), true),
+        ("/status", json!({"conditions": [{"type": "Done", "status": "True"}]}), false),
+        ("/status", json!({"phase": "Done"}), false),
+    ] {
+        let mut object = good.clone();
+        object.body["status"] = json!({});
+        *object.body.pointer_mut(pointer).unwrap() = value.clone();
+        assert_eq!(api.problems(&object).is_empty(), accepted, "{pointer} {value}");
+    }
+}
+
+/// The rules by which the twins and the approver live, so that another right has to be argued for here too.
+#[test]
+fn the_twins_have_the_rights_they_need_and_no_others() {
+    let rights = |kind: &str, name: &str| -> Vec<String> {
+        let rules = one(&DEFAULT.objects, kind, name)["rules"].as_array().unwrap().clone();
+        let words = |rule: &Value, key: &str| {
+            let list = rule[key].as_array().into_iter().flatten();
+            list.map(|w| w.as_str().unwrap()).collect::<Vec<_>>().join(",")
+        };
+        let line = |rule: &Value| {
+            format!("{} {} [{}]", words(rule, "verbs"), words(rule, "resources"), words(rule, "resourceNames"))
+        };
+        rules.iter().map(line).collect()
+    };
+    let etcd = "windlass.dev/etcd-peer,windlass.dev/etcd-server";
+    let kubelet = "kubernetes.io/kube-apiserver-client-kubelet,kubernetes.io/kubelet-serving";
+    assert_eq!(rights("ClusterRole", "windlass:machine-config-server"), ["get nodes []"]);
+    assert_eq!(rights("Role", "windlass:machine-config-server"), ["get,patch configmaps [windlass-burnt-tokens]"]);
+    let approver = [
+        "get,list,watch certificatesigningrequests []".to_owned(),
+        "update certificatesigningrequests/approval,certificatesigningrequests/status []".to_owned(),
+        format!("approve signers [{kubelet},{etcd}]"),
+        format!("sign signers [{etcd}]"),
+        "get,list,watch,patch nodes []".to_owned(),
+    ];
+    assert_eq!(rights("ClusterRole", "windlass:csr-approver"), approver);
+    let burnt = ["get,list,watch,patch configmaps [windlass-burnt-tokens]", "create configmaps []"];
+    assert_eq!(rights("Role", "windlass:csr-approver"), burnt);
+}
+
+#[test]
+fn the_twins_run_on_every_master_before_there_is_a_network() {
+    for name in ["machine-config-server", "csr-approver"] {
+        let body = one(&DEFAULT.objects, "DaemonSet", name);
+        let pod = &body["spec"]["template"]["spec"];
+        assert_eq!(pod["nodeSelector"], json!({"node-role.kubernetes.io/control-plane": ""}));
+        assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
+        assert_eq!((&pod["hostNetwork"], &pod["dnsPolicy"]), (&json!(true), &json!("Default")));
+        assert_eq!(pod["priorityClassName"], "system-node-critical");
+        let container = &pod["containers"][0];
+        assert_eq!(container["command"].as_array().unwrap()[..2], [json!("/windlass-node"), json!(name)]);
+        assert_eq!(container["env"][0]["value"], "api.internal.demo.test");
+        assert_eq!(container["securityContext"]["capabilities"], json!({"drop": ["ALL"]}));
+        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+        assert!(container["volumeMounts"].as_array().unwrap().iter().all(|m| m["readOnly"] == true));
+        let secret = pod["volumes"].as_array().unwrap().iter().find_map(|v| v.get("secret")).unwrap();
+        assert!(["machine-config", "csr-approver"].contains(&secret["secretName"].as_str().unwrap()));
+        assert!(secret["defaultMode"].as_u64().unwrap() & 0o337 == 0, "{name}: nobody else reads or writes it");
     }
 }
 

@@ -5,6 +5,7 @@
 mod boot;
 mod enter;
 mod run;
+mod settings;
 pub mod update_engine;
 
 use std::error::Error;
@@ -44,6 +45,8 @@ pub enum Command {
     },
     /// Inside a machine: make its control groups writable
     OwnCgroups,
+    /// Inside a machine: give it kernel settings of its own
+    OwnSettings,
     /// Inside a machine: serve com.coreos.update1 on the system bus
     UpdateEngine,
     /// Run a command in a machine, with its exit code
@@ -70,6 +73,7 @@ pub fn main(command: &Command) -> ExitCode {
         Command::Boot { machine } => Description::read(machine).and_then(|it| boot::boot(&it)).map_err(Into::into),
         Command::Ignite { machine } => ignite(machine).map_err(Into::into),
         Command::OwnCgroups => own_cgroups().map_err(Into::into),
+        Command::OwnSettings => settings::own_settings().map_err(Into::into),
         Command::UpdateEngine => {
             // To the machine's journal, which adds the time.
             let log = tracing_subscriber::fmt().with_writer(std::io::stderr).without_time().with_ansi(false);

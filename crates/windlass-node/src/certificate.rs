@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! Having a key certified: an ordinary client of `certificates.k8s.io/v1`. It cannot tell the signer on the bootstrap
 //! machine from the API, and does not mind when one takes the place of the other while it waits: a request that is not
 //! there any more is made again.
@@ -44,35 +43,12 @@ pub struct Wanted {
     /// The request itself (PKCS#10) in PEM.
     pub request_pem: String,
     /// How long the certificate should last at most, where the signer lets one ask.
-=======
-//! Having a key certified. A placeholder until the real client of `certificates.k8s.io/v1` takes its place.
-
-use thiserror::Error;
-use windlass_pki::request;
-use windlass_pki::{MachineLeaf, PrivateKey, Subject};
-
-use crate::facts::Facts;
-
-/// A certificate that is wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// The object's name.
-    pub name: String,
-    /// Who is to sign it.
-    pub signer: String,
-    /// What the key is to be used for.
-    pub usages: Vec<String>,
-    /// The request itself in PEM.
-    pub request_pem: String,
-    /// How long the certificate should last at most.
->>>>>>> h-c
     pub expiration_seconds: Option<i32>,
 }
 
 /// Why there is no certificate.
 #[derive(Debug, Error)]
 pub enum CertificateError {
-<<<<<<< HEAD
     /// An etcd certificate is wanted for a machine that carries no member.
     #[error("{machine} carries no etcd member")]
     NameMember {
@@ -88,9 +64,6 @@ pub enum CertificateError {
         source: RequestError,
     },
     /// The API or a signer said no, and will not say anything else to the same request.
-=======
-    /// The API or a signer said no.
->>>>>>> h-c
     #[error("the certificate request {name} was refused: {reason}")]
     Refuse {
         /// The request.
@@ -98,7 +71,6 @@ pub enum CertificateError {
         /// What was said.
         reason: String,
     },
-<<<<<<< HEAD
     /// Nothing moved for a long time; asking again may help.
     #[error("the certificate of {name} did not come: {}", .unmet.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Await {
@@ -106,18 +78,10 @@ pub enum CertificateError {
         name: String,
         /// What was waited for.
         unmet: Vec<Unmet>,
-=======
-    /// Nothing moved for a long time.
-    #[error("the certificate of {name} did not come")]
-    Await {
-        /// The request.
-        name: String,
->>>>>>> h-c
     },
 }
 
 impl Wanted {
-<<<<<<< HEAD
     /// The request of a machine for one of its leaves, signed by the key that it is for.
     pub fn of(leaf: MachineLeaf, facts: &Facts, key: &PrivateKey) -> Result<Self, CertificateError> {
         let name = request_name(leaf, &facts.name, key.public());
@@ -314,29 +278,3 @@ fn subject(leaf: MachineLeaf, facts: &Facts) -> Result<Subject, CertificateError
 
 #[cfg(test)]
 mod tests;
-=======
-    /// The request of a machine for one of its leaves.
-    pub fn of(leaf: MachineLeaf, facts: &Facts, key: &PrivateKey) -> Result<Self, CertificateError> {
-        let digits: String = key.public().id().iter().take(5).map(|byte| format!("{byte:02x}")).collect();
-        let name = format!("{}-{}-{digits}", leaf.row().name, facts.name);
-        let subject = Subject {
-            common_name: format!("system:node:{}", facts.name),
-            organization: leaf.row().organization.map(str::to_owned),
-        };
-        let refuse = |reason: String| CertificateError::Refuse { name: name.clone(), reason };
-        let request_pem = request::make(&subject, key).map_err(|error| refuse(error.to_string()))?;
-        let usages = ["client auth", "digital signature"].map(str::to_owned).to_vec();
-        let signer = "kubernetes.io/kube-apiserver-client-kubelet".to_owned();
-        Ok(Wanted { name, signer, usages, request_pem, expiration_seconds: None })
-    }
-}
-
-/// Not built yet.
-pub async fn obtain(
-    _client: &kube::Client,
-    request: &Wanted,
-    _observe: &mut dyn FnMut(&str, Option<&str>),
-) -> Result<String, CertificateError> {
-    Err(CertificateError::Await { name: request.name.clone() })
-}
->>>>>>> h-c

@@ -25,7 +25,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::Pause => Ok(()),
         Command::Report => report(&places),
         Command::Dashboard(command) => dashboard(command),
-        command => runtime()?.block_on(work(command, &places)),
+        command => {
+            let runtime = runtime()?;
+            let worked = runtime.block_on(work(command, &places));
+            // A name that the system's resolver still looks up must not keep the program from leaving.
+            runtime.shutdown_background();
+            worked
+        }
     }
 }
 

@@ -39,11 +39,12 @@ use source::{ConfigError, Configs, Source};
 
 const UNIT: &str = "machine-config-server";
 
+/// Times are long enough for a crowd on a busy machine, where everybody is slow because everybody else is there.
 const LIMITS: Limits = Limits {
     connections: 512,
-    handshake: Duration::from_secs(5),
-    head: Duration::from_secs(5),
-    life: Duration::from_secs(30),
+    handshake: Duration::from_secs(15),
+    head: Duration::from_secs(10),
+    life: Duration::from_secs(60),
     farewell: Duration::from_millis(900),
 };
 
@@ -121,7 +122,8 @@ async fn start(
         }
         None => {
             let client = Access::InCluster.client().await;
-            Book::Api(ApiBook::new(client.map_err(|source| ConfigServerError::ReachApi { source })?))
+            let client = client.map_err(|source| ConfigServerError::ReachApi { source })?;
+            Book::Api(Box::new(ApiBook::new(client)))
         }
     };
     let clock = Arc::new(SystemClock::new());
@@ -140,3 +142,6 @@ fn failure(error: &ConfigServerError) -> Failure {
     };
     Failure::of(Exit::TryAgain, error, next)
 }
+
+#[cfg(test)]
+mod tests;

@@ -219,7 +219,9 @@ mod tests {
     fn one_bearer_token_is_a_token() {
         let headers = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
-            values.iter().for_each(|value| drop(headers.append(AUTHORIZATION, value.parse().unwrap())));
+            for value in values {
+                headers.append(AUTHORIZATION, value.parse().unwrap());
+            }
             bearer(&headers).map(|token| token.expose().clone())
         };
         assert_eq!(headers(&["Bearer a.b"]).as_deref(), Some("a.b"));

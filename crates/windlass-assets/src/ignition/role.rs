@@ -114,9 +114,15 @@ fn common(parts: Parts<'_>, host: Host) -> Config {
 }
 
 fn with_control_plane(config: Config, parts: Parts<'_>) -> Config {
-    with_pki(config, parts.pki, CONTROL_PLANE, CONTROL_PLANE_LEAVES)
+    let config = with_pki(config, parts.pki, CONTROL_PLANE, CONTROL_PLANE_LEAVES)
         .file("/etc/kubernetes/config/audit-policy.yaml", parts.configs.text(ConfigFile::AuditPolicy))
-        .file("/etc/kubernetes/config/authentication.yaml", parts.configs.text(ConfigFile::Authentication))
+        .file("/etc/kubernetes/config/authentication.yaml", parts.configs.text(ConfigFile::Authentication));
+    match parts.spec.spec.topology {
+        Topology::SelfHosted => {
+            config.file("/etc/kubernetes/config/token-review.kubeconfig", parts.configs.text(ConfigFile::TokenReview))
+        }
+        Topology::Volumes => config,
+    }
 }
 
 /// Whom a machine trusts when it acknowledges its config, where there is a server that takes it.

@@ -87,6 +87,12 @@ static SCHEDULER: Program = Program {
 };
 static PROGRAMS: [&Program; 3] = [&API_SERVER, &CONTROLLER_MANAGER, &SCHEDULER];
 
+/// What the bootstrap machine does for other machines, done by the cluster itself.
+const TWINS: [(&str, &str); 2] = [
+    ("csr-approver", "control-plane/csr-approver.yaml"),
+    ("machine-config-server", "control-plane/machine-config-server.yaml"),
+];
+
 /// The most replicas of a program of which one leads: more only wait.
 const MOST_REPLICAS: u32 = 3;
 
@@ -116,7 +122,11 @@ fn self_hosted(spec: &CompleteSpec) -> Result<Vec<Rendered>, ManifestError> {
     let image = spec.spec.images.windlass_node.as_str();
     let checkpointer = render_template("control-plane/checkpointer.yaml", context!(image))?;
     list.push((Group::ControlPlane, "checkpointer".to_owned(), checkpointer));
-    list.push((Group::ControlPlane, "rbac".to_owned(), render_template("rbac.yaml", context!())?));
+    for (name, template) in TWINS {
+        let text = render_template(template, context!(image, api_internal_name => spec.api_internal_name()))?;
+        list.push((Group::ControlPlane, name.to_owned(), text));
+    }
+    list.extend(for_everyone(Group::ControlPlane)?);
     Ok(list)
 }
 
@@ -129,8 +139,14 @@ fn on_volumes(spec: &CompleteSpec) -> Result<Vec<Rendered>, ManifestError> {
     let image = spec.spec.images.windlass_node.as_str();
     let dns_controller = render_template("addons/dns-controller.yaml", context!(image))?;
     list.push((Group::Addons, "dns-controller".to_owned(), dns_controller));
-    list.push((Group::Addons, "rbac".to_owned(), render_template("rbac.yaml", context!())?));
+    list.extend(for_everyone(Group::Addons)?);
     Ok(list)
+}
+
+/// What every cluster has beside its programs, in the group that is applied first.
+fn for_everyone(group: Group) -> Result<Vec<Rendered>, ManifestError> {
+    let row = |name: &str, template| Ok((group, name.to_owned(), render_template(template, context!())?));
+    [("addon-definition", "addon-definition.yaml"), ("rbac", "rbac.yaml")].map(|(n, t)| row(n, t)).into_iter().collect()
 }
 
 fn static_pod(spec: &CompleteSpec, name: &str, program: &Program, flags: &Flags) -> Result<String, ManifestError> {

@@ -17,6 +17,7 @@ macro_rules! template {
 }
 
 static TEMPLATES: &[(&str, &str)] = &[
+    template!("addon-definition.yaml"),
     template!("addons/coredns.yaml"),
     template!("addons/dashboard.yaml"),
     template!("addons/dns-controller.yaml"),
@@ -24,8 +25,10 @@ static TEMPLATES: &[(&str, &str)] = &[
     template!("addons/kube-proxy.yaml"),
     template!("addons/runtime-mappings.yaml"),
     template!("control-plane/checkpointer.yaml"),
+    template!("control-plane/csr-approver.yaml"),
     template!("control-plane/daemon-set.yaml"),
     template!("control-plane/deployment.yaml"),
+    template!("control-plane/machine-config-server.yaml"),
     template!("master/etcd.yaml"),
     template!("pod.yaml"),
     template!("rbac.yaml"),

@@ -1,5 +1,5 @@
-//! What the cloud puts into a machine besides its identity: its own program, the update engine, and on hosts with control
-//! groups of version 1 the right to use them.
+//! What the cloud puts into a machine besides its identity: its own program, the update engine, kernel settings of its
+//! own, and on hosts with control groups of version 1 the right to use them.
 
 /// Our program, as a machine sees it; `/run` is the machine's own there.
 pub const PROGRAM: &str = "/run/windlass-cloud/windlass-cloud";
@@ -12,7 +12,7 @@ pub const UPDATE_ENGINE: &str = "update-engine.service";
 pub(super) const FILES: &[(&str, &str)] = &[
     (
         "etc/systemd/system-preset/10-windlass-cloud.preset",
-        "enable update-engine.service\nenable windlass-cloud-cgroups.service\n",
+        "enable update-engine.service\nenable windlass-cloud-cgroups.service\nenable windlass-cloud-settings.service\n",
     ),
     (
         "etc/systemd/system/update-engine.service",
@@ -51,6 +51,19 @@ pub(super) const FILES: &[(&str, &str)] = &[
          Type=oneshot\n\
          RemainAfterExit=yes\n\
          ExecStart=/run/windlass-cloud/windlass-cloud guest own-cgroups\n\n\
+         [Install]\n\
+         WantedBy=sysinit.target\n",
+    ),
+    (
+        "etc/systemd/system/windlass-cloud-settings.service",
+        "[Unit]\n\
+         Description=Kernel settings of the machine's own\n\
+         DefaultDependencies=no\n\
+         Before=sysinit.target systemd-sysctl.service\n\n\
+         [Service]\n\
+         Type=oneshot\n\
+         RemainAfterExit=yes\n\
+         ExecStart=/run/windlass-cloud/windlass-cloud guest own-settings\n\n\
          [Install]\n\
          WantedBy=sysinit.target\n",
     ),

@@ -27,7 +27,7 @@ pub async fn members(cluster: &Installation) -> Vec<String> {
          etcdctl --cacert {pki}/etcd-ca.crt --cert {pki}/etcd/server.crt --key {pki}/etcd/server.key member list"
     );
     let request = ExecRequest { command: ["bash", "-ec", &script].map(str::to_owned).into(), stdin: String::new(), timeout: None };
-    let machine = Label::parse("masters-0").expect("a name");
+    let machine = Label::parse("master-0").expect("a name");
     let answer = cluster.cloud().exec(&cluster.infra_id(), &machine, &request).await.expect("the machine runs");
     assert_eq!(answer.code, 0, "{} {}", answer.stdout, answer.stderr);
     let mut ids: Vec<String> =
@@ -46,7 +46,7 @@ pub async fn is_that_of_the_launch_document(cluster: &Installation) {
     let machines = cloud.machines(&name).await.expect("the cloud answers");
     let mut names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
     names.sort();
-    assert_eq!(names, ["masters-0", "masters-1", "masters-2", "workers-0", "workers-1"]);
+    assert_eq!(names, ["master-0", "master-1", "master-2", "worker-0", "worker-1"]);
     assert!(machines.iter().all(|machine| matches!(machine.state, MachineState::Running { .. })), "{machines:?}");
     let objects = cloud.objects(&name).await.expect("the cloud answers");
     assert!(objects.iter().all(|object| !object.key.as_str().contains("bootstrap")), "{objects:?}");

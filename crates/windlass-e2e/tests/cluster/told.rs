@@ -9,11 +9,11 @@ use windlass_e2e::{Installation, until};
 const TOLD: Duration = Duration::from_secs(30);
 
 pub async fn a_dead_worker_is_named(cluster: &Installation) {
-    let worker = Label::parse("workers-1").expect("a name");
+    let worker = Label::parse("worker-1").expect("a name");
     cluster.cloud().power_cut(&cluster.infra_id(), &worker).await.expect("power can be cut");
     until("why names the dead worker", TOLD, async || {
         let said = cluster.windlass(&["why"]).await;
-        match said.stdout.contains("workers-1") {
+        match said.stdout.contains("worker-1") {
             true => Ok(()),
             false => Err(said.stdout),
         }

@@ -1,8 +1,8 @@
 //! The join tokens that are used up: a ConfigMap in the API, which every approver adds to and follows.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
@@ -13,7 +13,7 @@ use windlass_cluster::failure::ApiFailure;
 use windlass_spec::MachineName;
 use windlass_steps::clock::{Clock, rfc3339_millis};
 
-use super::follow::{Seen, ask, follow};
+use super::follow::{Reader, Seen, ask, follow};
 use crate::machine_token::Purpose;
 
 /// Where burnt tokens are listed.
@@ -25,7 +25,14 @@ pub(super) const NAME: &str = "windlass-burnt-tokens";
 pub(super) struct Burnt {
     api: Api<ConfigMap>,
     clock: Arc<dyn Clock>,
-    seen: Mutex<Option<BTreeSet<String>>>,
+    list: Mutex<List>,
+}
+
+/// What is known of the list. Its entries outlive it: whoever deletes the list does not make used tokens good again.
+#[derive(Default)]
+struct List {
+    there: bool,
+    entries: BTreeMap<String, String>,
 }
 
 /// Whether a token is burnt.
@@ -41,65 +48,81 @@ pub(super) enum State {
 
 impl Burnt {
     pub(super) fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
-        Burnt { api: Api::namespaced(client, NAMESPACE), clock, seen: Mutex::new(None) }
+        Burnt { api: Api::namespaced(client, NAMESPACE), clock, list: Mutex::default() }
     }
 
     /// Whether this machine's join token is burnt.
     pub(super) fn state(&self, machine: &MachineName) -> State {
-        match &*self.seen.lock().unwrap_or_else(PoisonError::into_inner) {
-            None => State::Unknown,
-            Some(list) if list.contains(&Purpose::Join.burnt_name(machine)) => State::Burnt,
-            Some(_) => State::Good,
+        let list = self.list();
+        match list.entries.contains_key(&Purpose::Join.burnt_name(machine)) {
+            true => State::Burnt,
+            false if list.there => State::Good,
+            false => State::Unknown,
         }
     }
 
     /// Whether the list has been seen.
     pub(super) fn is_seen(&self) -> bool {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.list().there
     }
 
     /// Puts this machine's join token on the list. Only this one entry is written, so that approvers do not undo each
     /// other's.
     pub(super) async fn burn(&self, machine: &MachineName) -> Result<(), ApiFailure> {
         let entry = Purpose::Join.burnt_name(machine);
-        let data = json!({ "data": { entry.as_str(): rfc3339_millis(self.clock.now()) } });
+        let time = rfc3339_millis(self.clock.now());
+        let data = json!({ "data": { entry.as_str(): time } });
         ask(self.api.patch(NAME, &PatchParams::default(), &Patch::Merge(&data))).await?;
-        if let Some(list) = &mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner) {
-            list.insert(entry);
-        }
+        self.list().entries.insert(entry, time);
         info!(%machine, "join token burnt");
         Ok(())
     }
 
     /// Follows the list, which is made if it is not there: without one nobody can join.
     pub(super) async fn follow(&self) -> Infallible {
-        follow(&self.api, Some(NAME), async |seen| match seen {
-            Seen::All(lists) => match lists.into_iter().next() {
-                Some(list) => Ok(self.see(Some(list))),
-                None => self.create().await,
-            },
-            Seen::One(list) => Ok(self.see(Some(list))),
-            Seen::Gone => {
-                warn!("list of burnt tokens deleted");
-                self.see(None);
-                self.create().await
-            }
-        })
-        .await
+        follow(&self.api, Some(NAME), self).await
     }
 
-    fn see(&self, list: Option<ConfigMap>) {
-        let names = list.map(|list| list.data.unwrap_or_default().into_keys().collect());
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    fn see(&self, list: ConfigMap) {
+        *self.list() = List { there: true, entries: list.data.unwrap_or_default() };
     }
 
-    /// The watch shows it, whoever made it.
+    /// Makes the list; the watch shows it, whoever was faster.
     async fn create(&self) -> Result<(), ApiFailure> {
+        let entries = {
+            let mut list = self.list();
+            list.there = false;
+            list.entries.clone()
+        };
         let metadata = ObjectMeta { name: Some(NAME.to_owned()), ..ObjectMeta::default() };
-        let list = ConfigMap { metadata, ..ConfigMap::default() };
+        let list = ConfigMap { metadata, data: Some(entries), ..ConfigMap::default() };
         match ask(self.api.create(&PostParams::default(), &list)).await {
             Err(failure) if failure.code != Some(409) => Err(failure),
             Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reader<ConfigMap> for Burnt {
+    async fn read(&self, seen: Seen<ConfigMap>) -> Result<(), ApiFailure> {
+        let list = match seen {
+            Seen::All(lists) => lists.into_iter().next(),
+            Seen::One(list) => Some(list),
+            Seen::Gone => {
+                warn!("list of burnt tokens deleted");
+                None
+            }
+        };
+        match list {
+            Some(list) => {
+                self.see(list);
+                Ok(())
+            }
+            None => self.create().await,
         }
     }
 }

@@ -45,26 +45,14 @@ pub(super) async fn ask<T>(asking: impl Future<Output = kube::Result<T>>) -> Res
     within(ANSWER_LIMIT, asking).await
 }
 
-/// Does something for each of these, whatever becomes of the others, and tells the last failure.
-pub(super) async fn each<K>(
-    objects: Vec<K>,
-    mut act: impl AsyncFnMut(K) -> Result<(), ApiFailure>,
-) -> Result<(), ApiFailure> {
-    let mut told = Ok(());
-    for object in objects {
-        if let Err(failure) = act(object).await {
-            told = Err(failure);
-        }
-    }
-    told
+/// Takes what is seen.
+pub(super) trait Reader<K> {
+    /// After `Err` all is told again.
+    fn read(&self, seen: Seen<K>) -> impl Future<Output = Result<(), ApiFailure>> + Send;
 }
 
-/// Follows objects for ever, those of this name if there is one. After `Err` from the reader all is told again.
-pub(super) async fn follow<K>(
-    api: &Api<K>,
-    name: Option<&str>,
-    mut read: impl AsyncFnMut(Seen<K>) -> Result<(), ApiFailure>,
-) -> Infallible
+/// Follows objects for ever, those of this name if there is one.
+pub(super) async fn follow<K>(api: &Api<K>, name: Option<&str>, reader: &impl Reader<K>) -> Infallible
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
@@ -74,7 +62,7 @@ where
     let mut last = String::new();
     loop {
         pace.tick().await;
-        let Err(lost) = once(api, name, &mut read).await;
+        let Err(lost) = once(api, name, reader).await;
         let reason = lost.to_string();
         // A watch that begins anew is no news, nor is the same trouble again.
         if reason == last {
@@ -87,11 +75,7 @@ where
 }
 
 /// Lists and watches until something is lost.
-async fn once<K>(
-    api: &Api<K>,
-    name: Option<&str>,
-    read: &mut impl AsyncFnMut(Seen<K>) -> Result<(), ApiFailure>,
-) -> Result<Infallible, Lost>
+async fn once<K>(api: &Api<K>, name: Option<&str>, reader: &impl Reader<K>) -> Result<Infallible, Lost>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
@@ -102,11 +86,11 @@ where
     }
     let list = ask(api.list(&some)).await?;
     let mut version = list.metadata.resource_version.unwrap_or_default();
-    read(Seen::All(list.items)).await?;
+    reader.read(Seen::All(list.items)).await?;
     loop {
         let mut events = pin!(ask(api.watch(&watch, &version)).await?);
         while let Some(event) = timeout(SILENCE, events.next()).await.map_err(|_| Lost::Silence)? {
-            if let Some(newer) = tell(event, read).await? {
+            if let Some(newer) = tell(event, reader).await? {
                 version = newer;
             }
         }
@@ -114,21 +98,18 @@ where
 }
 
 /// Tells one event, and which version it was.
-async fn tell<K>(
-    event: kube::Result<WatchEvent<K>>,
-    read: &mut impl AsyncFnMut(Seen<K>) -> Result<(), ApiFailure>,
-) -> Result<Option<String>, Lost>
+async fn tell<K>(event: kube::Result<WatchEvent<K>>, reader: &impl Reader<K>) -> Result<Option<String>, Lost>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     match event.map_err(ApiFailure::from)? {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => {
             let version = object.meta().resource_version.clone();
-            read(Seen::One(object)).await?;
+            reader.read(Seen::One(object)).await?;
             Ok(version)
         }
         WatchEvent::Deleted(object) => {
-            read(Seen::Gone).await?;
+            reader.read(Seen::Gone).await?;
             Ok(object.meta().resource_version.clone())
         }
         WatchEvent::Bookmark(bookmark) => Ok(Some(bookmark.metadata.resource_version)),

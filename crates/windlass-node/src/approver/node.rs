@@ -15,7 +15,7 @@ use windlass_spec::file::Role;
 
 use super::burnt::{Burnt, State};
 use super::expected::Roster;
-use super::follow::{Seen, ask, each, follow};
+use super::follow::{Reader, Seen, ask, follow};
 
 /// What says that a Node is a master's.
 pub(super) const LABEL: &str = "node-role.kubernetes.io/control-plane";
@@ -34,15 +34,7 @@ impl Keeper {
 
     /// Follows all Nodes.
     pub(super) async fn follow(&self) -> Infallible {
-        follow(&self.nodes, None, async |seen| {
-            let nodes = match seen {
-                Seen::All(nodes) => nodes,
-                Seen::One(node) => vec![node],
-                Seen::Gone => Vec::new(),
-            };
-            each(nodes, async |node| self.keep(&node).await).await
-        })
-        .await
+        follow(&self.nodes, None, self).await
     }
 
     async fn keep(&self, node: &Node) -> Result<(), ApiFailure> {
@@ -59,6 +51,22 @@ impl Keeper {
             // Also when the list is not known yet: a token is better burnt twice than not at all.
             State::Good | State::Unknown => self.burnt.burn(&machine.name).await,
         }
+    }
+}
+
+impl Reader<Node> for Keeper {
+    async fn read(&self, seen: Seen<Node>) -> Result<(), ApiFailure> {
+        let nodes = match seen {
+            Seen::All(nodes) => nodes,
+            Seen::One(node) => vec![node],
+            Seen::Gone => Vec::new(),
+        };
+        // One that fails does not hold the others up.
+        let mut told = Ok(());
+        for node in nodes {
+            told = self.keep(&node).await.and(told);
+        }
+        told
     }
 }
 

@@ -20,7 +20,7 @@ use windlass_steps::criterion::Observation;
 use windlass_steps::report::chain;
 
 use super::expected::Roster;
-use super::follow::{Seen, ask, each, follow};
+use super::follow::{Reader, Seen, ask, follow};
 use super::judge::{Standing, Verdict, judge, node_to_look_at};
 use crate::etcd_signer::judge::{Granted, Requester, etcd_certificate, etcd_leaf};
 
@@ -61,17 +61,7 @@ impl Desk {
 
     /// Follows all requests.
     pub(super) async fn follow(&self) -> Infallible {
-        follow(&self.requests, None, async |seen| {
-            let (requests, all) = match seen {
-                Seen::All(requests) => (requests, true),
-                Seen::One(request) => (vec![request], false),
-                Seen::Gone => (Vec::new(), false),
-            };
-            each(requests, async |request| self.take(request).await).await?;
-            self.sight.fetch_or(all, Ordering::Relaxed);
-            Ok(())
-        })
-        .await
+        follow(&self.requests, None, self).await
     }
 
     async fn take(&self, request: CertificateSigningRequest) -> Result<(), ApiFailure> {
@@ -118,9 +108,12 @@ impl Desk {
 
     /// Asked for every request, because a Node may have come a moment ago.
     async fn standing(&self, name: &str) -> Result<Standing, ApiFailure> {
-        let Some(node) = ask(self.nodes.get_opt(name)).await? else { return Ok(Standing::Absent) };
-        let ready = nodes_ready(&[node], &[name]) == Observation::Holds;
-        Ok(if ready { Standing::Ready } else { Standing::NotReady })
+        match ask(self.nodes.get(name)).await {
+            Ok(node) if nodes_ready(std::slice::from_ref(&node), &[name]) == Observation::Holds => Ok(Standing::Ready),
+            Ok(_) => Ok(Standing::NotReady),
+            Err(failure) if failure.is_absent() => Ok(Standing::Absent),
+            Err(failure) => Err(failure),
+        }
     }
 
     async fn settle(
@@ -165,5 +158,22 @@ impl Desk {
         ask(self.requests.replace_subresource("status", &name, &PUT, &request)).await?;
         info!(request = name, machine = %granted.machine.name, "certificate issued");
         Ok(())
+    }
+}
+
+impl Reader<CertificateSigningRequest> for Desk {
+    async fn read(&self, seen: Seen<CertificateSigningRequest>) -> Result<(), ApiFailure> {
+        let (requests, all) = match seen {
+            Seen::All(requests) => (requests, true),
+            Seen::One(request) => (vec![request], false),
+            Seen::Gone => (Vec::new(), false),
+        };
+        // One that fails does not hold the others up.
+        let mut told = Ok(());
+        for request in requests {
+            told = self.take(request).await.and(told);
+        }
+        self.sight.fetch_or(all, Ordering::Relaxed);
+        told
     }
 }

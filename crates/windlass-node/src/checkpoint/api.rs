@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use tracing::info;
+use tracing::{debug, info};
 use windlass_steps::report::chain;
 
 use super::copy::copy_of;
@@ -68,7 +68,7 @@ pub async fn ask_on(
             Ok(Ok(answer)) => answer,
             Ok(Err(kube::Error::Api(status))) => Answer::Unclear(format!("{} {}", status.code, status.reason)),
             Ok(Err(error)) => {
-                tracing::debug!(because = chain(&error).join(": "), "API not reached");
+                debug!(because = chain(&error).join(": "), "API not reached");
                 Answer::Silence
             }
             // It took the connection: a server that starts, or one that cannot reach etcd.
@@ -153,7 +153,13 @@ fn is_ready(status: &PodStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::Router;
+    use axum::http::{StatusCode, Uri, header};
+    use kube::Config;
     use serde_json::{Value, json};
+    use tokio::net::TcpListener;
 
     use super::*;
 
@@ -222,5 +228,58 @@ mod tests {
         assert!(!is_well(&[pod("a", |_| {})], "masters-0"));
         assert!(!is_well(&[pod("a", |p| p["spec"] = json!({ "containers": [] }))], "masters-0"));
         assert!(!is_well(&[], "masters-0"));
+    }
+
+    /// Answers lists by their query, and remembers the queries.
+    async fn api(answer: fn(&str) -> (StatusCode, Value)) -> (Api<Pod>, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let queries = Arc::clone(&asked);
+        let router = Router::new().fallback(move |uri: Uri| async move {
+            let query = uri.query().unwrap_or_default().to_owned();
+            let (status, body) = answer(&query);
+            queries.lock().unwrap().push(query);
+            (status, [(header::CONTENT_TYPE, "application/json")], body.to_string())
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        (Api::namespaced(Client::try_from(config).unwrap(), NAMESPACE), asked)
+    }
+
+    fn list(pods: &[Pod]) -> Value {
+        json!({ "apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": pods })
+    }
+
+    #[tokio::test]
+    async fn others_are_asked_about_only_what_is_missing_here() {
+        let (pods, asked) = api(|query| {
+            let there = |p: &mut Value| p["spec"]["nodeName"] = "masters-1".into();
+            let answer = match query.contains("fieldSelector") {
+                true => list(&[pod("a", |_| {})]),
+                false if query.contains("b") => list(&[pod("b", there)]),
+                false => list(&[]),
+            };
+            (StatusCode::OK, answer)
+        })
+        .await;
+        let copied = BTreeSet::from(["a", "b", "c"].map(program));
+        let Answer::Pods { here, elsewhere } = ask(&pods, "masters-0", &copied).await.unwrap() else {
+            panic!("no pods")
+        };
+        assert_eq!(here.into_keys().collect::<Vec<_>>(), [program("a")]);
+        assert_eq!(elsewhere, BTreeSet::from([program("b")]));
+        let asked = asked.lock().unwrap().clone();
+        assert_eq!(asked.len(), 3, "{asked:?}");
+        assert!(asked[0].contains("spec.nodeName%3Dmasters-0"), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn an_empty_answer_is_none() {
+        let (pods, _) = api(|_| (StatusCode::OK, list(&[]))).await;
+        assert!(matches!(ask(&pods, "masters-0", &BTreeSet::new()).await, Ok(Answer::Unclear(_))));
+        let (pods, _) =
+            api(|_| (StatusCode::FORBIDDEN, json!({ "kind": "Status", "code": 403, "reason": "no" }))).await;
+        assert!(matches!(ask(&pods, "masters-0", &BTreeSet::new()).await, Err(kube::Error::Api(_))));
     }
 }

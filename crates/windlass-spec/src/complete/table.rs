@@ -53,6 +53,7 @@ use Component::{ApiServer, ControllerManager, Etcd, Kubelet, Proxy, Scheduler};
 
 const AUDIT: &str = "what was asked of the API is kept, within bounds (CIS 1.2.16 to 1.2.19)";
 const TRUST: &str = "who is trusted, and with which certificate";
+const MACHINES: &str = "the approver on the same machine knows whom a machine's token speaks for";
 const SHARING: &str = "a static copy and its pod may overlap while one takes over from the other";
 const QUIET: &str = "profiles are not served (CIS)";
 const ETCD_TLS: &str = "members and clients prove who they are";
@@ -67,6 +68,9 @@ static ROWS: &[Row] = &[
     flag(ApiServer, "audit-log-path", "/var/log/kubernetes/audit.log", AUDIT),
     flag(ApiServer, "audit-policy-file", "/etc/kubernetes/config/audit-policy.yaml", AUDIT),
     flag(ApiServer, "authentication-config", "/etc/kubernetes/config/authentication.yaml", "strangers may ask for the health paths and nothing else"),
+    flag(ApiServer, "authentication-token-webhook-cache-ttl", "1s", "a burnt token is refused at once").when(When::SelfHosted),
+    flag(ApiServer, "authentication-token-webhook-config-file", "/etc/kubernetes/config/token-review.kubeconfig", MACHINES).when(When::SelfHosted),
+    flag(ApiServer, "authentication-token-webhook-version", "v1", MACHINES).when(When::SelfHosted),
     flag(ApiServer, "authorization-mode", "Node,RBAC", "kubelets see what is theirs"),
     flag(ApiServer, "client-ca-file", "/etc/kubernetes/pki/ca.crt", TRUST),
     flag(ApiServer, "enable-admission-plugins", "NodeRestriction", "a kubelet changes its own Node only"),

@@ -30,9 +30,9 @@ const STAGES: [(&str, Option<Stage>); 9] = [
     ("start-api-server", Some(Stage::Quorum)),
     ("start-controllers", Some(Stage::Quorum)),
     ("apply-control-plane", Some(Stage::TemporaryControlPlane)),
-    ("await-masters", Some(Stage::TemporaryControlPlane)),
     ("await-control-plane", Some(Stage::TemporaryControlPlane)),
     ("hand-over", Some(Stage::TemporaryControlPlane)),
+    ("release-leases", Some(Stage::TemporaryControlPlane)),
     ("stop-api-server", Some(Stage::TemporaryControlPlane)),
 ];
 

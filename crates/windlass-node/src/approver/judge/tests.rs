@@ -17,7 +17,7 @@ fn expected() -> Expected {
 
 /// The address of the first master.
 fn address() -> std::net::IpAddr {
-    expected().machine("masters-0").unwrap().address.into()
+    expected().machine("master-0").unwrap().address.into()
 }
 
 /// A request as the API shows it. Each row of the tables changes one thing.
@@ -39,14 +39,14 @@ impl Case {
     fn joining() -> Self {
         Case {
             signer: CLIENT,
-            user: "windlass:machine:masters-0",
+            user: "windlass:machine:master-0",
             groups: vec!["system:bootstrappers", "windlass:machines", "system:authenticated"],
             role: Some("master"),
             usages: vec!["digital signature", "client auth"],
             made: "2026-11-16T11:59:58Z",
             conditions: json!([]),
             node: Standing::Absent,
-            params: named("system:node:masters-0", Some("system:nodes")),
+            params: named("system:node:master-0", Some("system:nodes")),
             bytes: None,
         }
     }
@@ -54,7 +54,7 @@ impl Case {
     /// A node that renews its client certificate.
     fn renewing() -> Self {
         Case {
-            user: "system:node:masters-0",
+            user: "system:node:master-0",
             groups: vec!["system:nodes", "system:authenticated"],
             role: None,
             ..Case::joining()
@@ -64,7 +64,7 @@ impl Case {
     /// A node that wants to serve.
     fn serving() -> Self {
         let mut case = Case { signer: SERVING, usages: vec!["digital signature", "server auth"], ..Case::renewing() };
-        case.params.subject_alt_names = vec![dns("masters-0"), SanType::IpAddress(address())];
+        case.params.subject_alt_names = vec![dns("master-0"), SanType::IpAddress(address())];
         case
     }
 
@@ -134,8 +134,8 @@ fn expected_machines_are_approved() {
         (
             "a worker joins",
             join().with(|c| {
-                (c.user, c.role) = ("windlass:machine:workers-1", Some("worker"));
-                c.params = named("system:node:workers-1", Some("system:nodes"));
+                (c.user, c.role) = ("windlass:machine:worker-1", Some("worker"));
+                c.params = named("system:node:worker-1", Some("system:nodes"));
             }),
             "approve",
         ),
@@ -182,27 +182,27 @@ fn who_asks_for_another_or_at_the_wrong_time_is_denied() {
     check_all(vec![
         (
             "for another machine",
-            join().with(|c| c.params = named("system:node:masters-1", Some("system:nodes"))),
+            join().with(|c| c.params = named("system:node:master-1", Some("system:nodes"))),
             "subject",
         ),
         (
             "a node for another",
-            renew().with(|c| c.params = named("system:node:masters-1", Some("system:nodes"))),
+            renew().with(|c| c.params = named("system:node:master-1", Some("system:nodes"))),
             "subject",
         ),
         (
             "a node serves as another",
             serve().with(|c| {
-                c.params.distinguished_name = named("system:node:workers-0", Some("system:nodes")).distinguished_name
+                c.params.distinguished_name = named("system:node:worker-0", Some("system:nodes")).distinguished_name
             }),
             "subject",
         ),
-        ("nobody expects it", join().with(|c| c.user = "windlass:machine:masters-9"), "expected"),
+        ("nobody expects it", join().with(|c| c.user = "windlass:machine:master-9"), "expected"),
         ("an unexpected node renews", renew().with(|c| c.user = "system:node:old-0"), "expected"),
         ("the bootstrap machine", join().with(|c| c.user = "windlass:machine:bootstrap"), "expected"),
         ("no name", join().with(|c| c.user = "windlass:machine:"), "expected"),
-        ("a path for a name", join().with(|c| c.user = "windlass:machine:../masters-0"), "expected"),
-        ("an upper-case name", join().with(|c| c.user = "windlass:machine:Masters-0"), "expected"),
+        ("a path for a name", join().with(|c| c.user = "windlass:machine:../master-0"), "expected"),
+        ("an upper-case name", join().with(|c| c.user = "windlass:machine:Master-0"), "expected"),
         ("in another role", join().with(|c| c.role = Some("worker")), "another role"),
         ("as the bootstrap machine", join().with(|c| c.role = Some("bootstrap")), user),
         ("in no role", join().with(|c| c.role = None), user),
@@ -235,26 +235,26 @@ fn requests_for_more_than_a_kubelet_has_are_denied() {
     let sans = |sans: Vec<SanType>| serve().with(|c| c.params.subject_alt_names = sans);
     let more = |change: fn(&mut CertificateParams)| join().with(|c| change(&mut c.params));
     check_all(vec![
-        ("the administrators' group", subject("system:node:masters-0", Some("system:masters")), "subject"),
-        ("no group", subject("system:node:masters-0", None), "subject"),
+        ("the administrators' group", subject("system:node:master-0", Some("system:masters")), "subject"),
+        ("no group", subject("system:node:master-0", None), "subject"),
         ("another user", subject("kubernetes-admin", Some("system:nodes")), "subject"),
-        ("the bare name", subject("masters-0", Some("system:nodes")), "subject"),
-        ("the name in capitals", subject("system:node:MASTERS-0", Some("system:nodes")), "subject"),
-        ("the name and a space", subject("system:node:masters-0 ", Some("system:nodes")), "subject"),
-        ("the name and a zero byte", subject("system:node:masters-0\0", Some("system:nodes")), "subject"),
+        ("the bare name", subject("master-0", Some("system:nodes")), "subject"),
+        ("the name in capitals", subject("system:node:MASTER-0", Some("system:nodes")), "subject"),
+        ("the name and a space", subject("system:node:master-0 ", Some("system:nodes")), "subject"),
+        ("the name and a zero byte", subject("system:node:master-0\0", Some("system:nodes")), "subject"),
         ("a unit too", more(|p| p.distinguished_name.push(DnType::OrganizationalUnitName, "x")), "cannot be taken"),
-        ("a client with a name", more(|p| p.subject_alt_names = vec![dns("masters-0")]), "names are not none"),
+        ("a client with a name", more(|p| p.subject_alt_names = vec![dns("master-0")]), "names are not none"),
         ("an authority", more(|p| p.is_ca = IsCa::Ca(BasicConstraints::Unconstrained)), "more than DNS names"),
         ("a key for signing", more(|p| p.key_usages = vec![KeyUsagePurpose::KeyCertSign]), "more than DNS names"),
         ("no names to serve", sans(vec![]), "names are not"),
-        ("another's name", sans(vec![dns("masters-1")]), "names are not"),
-        ("its name and the API's", sans(vec![dns("masters-0"), dns("api.demo.test")]), "names are not"),
-        ("localhost", sans(vec![dns("masters-0"), dns("localhost")]), "names are not"),
+        ("another's name", sans(vec![dns("master-1")]), "names are not"),
+        ("its name and the API's", sans(vec![dns("master-0"), dns("api.demo.test")]), "names are not"),
+        ("localhost", sans(vec![dns("master-0"), dns("localhost")]), "names are not"),
         ("a wildcard", sans(vec![dns("*.demo.test")]), "names are not"),
         ("another's address", sans(vec![SanType::IpAddress([10, 96, 0, 1].into())]), "names are not"),
         ("loopback", sans(vec![SanType::IpAddress([127, 0, 0, 1].into())]), "names are not"),
         ("a mail address", sans(vec![SanType::Rfc822Name("a@b".try_into().unwrap())]), "more than DNS names"),
-        ("a URI", sans(vec![dns("masters-0"), SanType::URI("spiffe://x".try_into().unwrap())]), "more than DNS names"),
+        ("a URI", sans(vec![dns("master-0"), SanType::URI("spiffe://x".try_into().unwrap())]), "more than DNS names"),
         ("both usages", join().with(|c| c.usages.push("server auth")), "usages"),
         ("a server's usages", join().with(|c| c.usages = vec!["digital signature", "server auth"]), "usages"),
         ("a client's usages", serve().with(|c| c.usages = vec!["digital signature", "client auth"]), "usages"),
@@ -271,7 +271,7 @@ fn requests_for_more_than_a_kubelet_has_are_denied() {
             "a request with a changed byte",
             {
                 let mut bytes = join().request().spec.request.0;
-                let at = bytes.windows(9).position(|w| w == b"masters-0").unwrap() + 8;
+                let at = bytes.windows(8).position(|w| w == b"master-0").unwrap() + 7;
                 bytes[at] = b'1';
                 join().with(|c| c.bytes = Some(bytes))
             },
@@ -282,7 +282,7 @@ fn requests_for_more_than_a_kubelet_has_are_denied() {
 
 #[test]
 fn only_a_machine_that_joins_needs_its_node_looked_at() {
-    assert_eq!(node_to_look_at(&Case::joining().request()), Some("masters-0"));
+    assert_eq!(node_to_look_at(&Case::joining().request()), Some("master-0"));
     assert_eq!(node_to_look_at(&Case::renewing().request()), None);
     assert_eq!(node_to_look_at(&Case::joining().with(|c| c.signer = "windlass.dev/etcd-peer").request()), None);
 }
