@@ -79,13 +79,25 @@ async fn of_machine(machine: &SeenMachine, platform: &impl Platform, sight: &imp
         }
         Err(error) => findings.push(finding("what its units say", chain(error.as_ref()).join(": "))),
     }
-    let failed = platform.exec(&machine.name, &Task::new(FAILED_UNITS, UNITS_LIMIT)).await;
-    let failed = failed.map(|ran| ran.stdout).unwrap_or_default();
-    findings.extend(failed.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        Some(finding(words.next()?, format!("the unit is {}", words.next_back().map_or("failed", |_| "failed"))))
-    }));
+    for unit in failed_units(platform, &machine.name).await {
+        let said = last_words(platform, &machine.name, &unit).await;
+        findings.push(finding(&unit, format!("the unit has failed: {said}")));
+    }
     findings
+}
+
+/// Units that systemd knows as failed; a machine that cannot be asked has said so already.
+async fn failed_units(platform: &impl Platform, machine: &str) -> Vec<String> {
+    let failed = platform.exec(machine, &Task::new(FAILED_UNITS, UNITS_LIMIT)).await;
+    let failed = failed.map(|ran| ran.stdout).unwrap_or_default();
+    failed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// The last lines of a unit's journal.
+async fn last_words(platform: &impl Platform, machine: &str, unit: &str) -> String {
+    let words = ["journalctl", "--no-pager", "--output", "cat", "--lines", "3", "--unit", unit];
+    let said = platform.exec(machine, &Task::new(words, UNITS_LIMIT)).await.map(|ran| ran.stdout);
+    said.unwrap_or_default().lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
 async fn of_api(sight: &impl Sight) -> Vec<Finding> {

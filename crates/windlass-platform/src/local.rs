@@ -44,6 +44,11 @@ impl Local {
         Local { images: Some(images), ..self }
     }
 
+    /// Sees to it that the daemon runs if it has something of this cluster, as after a reboot of the host.
+    pub async fn wake(&self) -> Result<(), PlatformError> {
+        if self.has_traces() { self.start().await } else { Ok(()) }
+    }
+
     fn tag(&self) -> Tag {
         Tag { key: format!("kubernetes.io/cluster/{}", self.cluster), value: "owned".to_owned() }
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use windlass_cluster::ready;
 use windlass_platform::{MachineState, Order, Platform};
-use windlass_steps::criterion::{Criterion, Observation};
-use windlass_steps::reason;
+use windlass_steps::criterion::Criterion;
 use windlass_steps::step::{Step, StepError, StepName};
 
+use super::resources::settled;
 use super::retire::Retired;
 use crate::sight::Sight;
 use crate::verify;
@@ -45,12 +45,8 @@ impl<P: Platform, S: Sight> Step for JoinWorkers<'_, P, S> {
         let machines = Criterion::new("every machine runs", || async {
             let machines = self.platform.machines().await?;
             let idle = machines.iter().filter(|machine| machine.state != MachineState::Running);
-            let idle: Vec<String> = idle.map(|machine| format!("{} {}", machine.name, machine.state)).collect();
-            Ok(match (machines.is_empty(), idle.is_empty()) {
-                (true, _) => Observation::NotYet(reason!("there is no machine")),
-                (false, true) => Observation::Holds,
-                (false, false) => Observation::NotYet(reason!("{}", idle.join("; "))),
-            })
+            let idle = idle.map(|machine| format!("{} {}", machine.name, machine.state)).collect();
+            Ok(settled(machines.len(), idle, "machines run"))
         });
         let nodes = Criterion::new("every node is Ready", || async {
             Ok(ready::nodes_ready(&self.sight.nodes().await?, &done.nodes))

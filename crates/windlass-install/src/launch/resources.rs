@@ -1,5 +1,6 @@
 //! The platform's resources: the network first, then the machines in it.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -104,11 +105,17 @@ fn on_their_way(names: &[String], machines: &[SeenMachine]) -> Observation {
 }
 
 /// How many of so many are well, and what is wrong with the others.
+///
+/// A first boot counts its attempts; that is no progress, so numbers within troubles do not count as such.
 pub(super) fn settled(of: usize, troubles: Vec<String>, what: &str) -> Observation {
-    match (of, troubles.len()) {
+    let well = of.saturating_sub(troubles.len());
+    let troubles = troubles.join("; ");
+    let mut mark = DefaultHasher::new();
+    (well, troubles.replace(|c: char| c.is_ascii_digit(), "")).hash(&mut mark);
+    match (of, well) {
         (0, _) => Observation::NotYet(reason!("none is expected")),
-        (_, 0) => Observation::Holds,
-        (of, bad) => Observation::NotYet(reason!("{} of {of} {what}; {}", of - bad, troubles.join("; "))),
+        (of, well) if well == of => Observation::Holds,
+        (of, well) => Observation::NotYet(reason!("{well} of {of} {what}; {troubles}").at(mark.finish())),
     }
 }
 
@@ -149,10 +156,25 @@ mod tests {
             ),
         ];
         for (machines, want) in cases {
-            assert_eq!(on_their_way(&names, &machines), Observation::NotYet(reason!("{want}")));
+            let Observation::NotYet(seen) = on_their_way(&names, &machines) else { panic!("{want}") };
+            assert_eq!(seen.text(), want);
         }
         let good = [machine("bootstrap", MachineState::Running), machine("masters-0", igniting())];
         assert_eq!(on_their_way(&names, &good), Observation::Holds);
         assert_ne!(on_their_way(&[], &good), Observation::Holds, "nothing expected is nothing there");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_only_counts_its_attempts_stalls() {
+        let attempts = std::cell::Cell::new(0);
+        let look = || async {
+            attempts.set(attempts.get() + 1);
+            let trouble = format!("masters-1 is in its first boot: attempt #{}", attempts.get());
+            Ok(settled(3, vec![trouble], "masters have their config"))
+        };
+        let criteria = [Criterion::new("every master has its config", look)];
+        let wait = windlass_steps::wait::Wait::stalled_for(Duration::from_secs(5));
+        assert!(wait.until(&criteria, |_| Ok::<(), ()>(())).await.is_err());
+        assert!(attempts.get() < 40, "it was not waited for ever");
     }
 }

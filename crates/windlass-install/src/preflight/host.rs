@@ -14,6 +14,8 @@ use crate::host::{Group, ThisMachine, check};
 
 const INOTIFY: &str = "/proc/sys/fs/inotify";
 const PROBES: usize = 8;
+/// What a launch itself runs; the others are for making artifacts, which may have come in a bundle.
+const LAUNCH_TOOLS: [&str; 3] = ["systemd-container", "util-linux", "nftables"];
 
 /// Looks at a host.
 pub trait LookAtHost {
@@ -83,7 +85,11 @@ impl LookAtHost for ThisHost {
             memory_free: fs::read_to_string("/proc/meminfo").ok().and_then(|text| available(&text)),
             sync: probe.map(|probe| probe.0),
             file_time: probe.map(|probe| probe.1),
-            tools: tools.missing().map(|one| format!("{} ({})", one.package, one.purpose)).collect(),
+            tools: tools
+                .missing()
+                .filter(|one| LAUNCH_TOOLS.contains(&one.package))
+                .map(|one| format!("{} ({})", one.package, one.purpose))
+                .collect(),
             taken_ports: self.port.into_iter().filter(|port| is_taken(*port)).collect(),
         }
     }

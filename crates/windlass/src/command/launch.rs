@@ -109,6 +109,7 @@ impl Launching<'_> {
         let interrupt = Interrupt::on_signals().map_err(unexpected)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let stream = self.stream(journal)?;
+        self.platform.wake().await.map_err(|error| platform_failure(&error))?;
         let run = Run::new(&self.assets.metadata.infra_id, Arc::clone(&clock), stream).interrupted_by(interrupt);
         if self.flags.place.cloud_simulated {
             let sight = FakeSight::whole(&self.assets.spec);
