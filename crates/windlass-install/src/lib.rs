@@ -11,3 +11,4 @@ pub mod host;
 pub mod metadata;
 pub mod plan;
 pub mod prepare;
+pub mod verify;
