@@ -122,7 +122,8 @@ async fn start(
         }
         None => {
             let client = Access::InCluster.client().await;
-            Book::Api(ApiBook::new(client.map_err(|source| ConfigServerError::ReachApi { source })?))
+            let client = client.map_err(|source| ConfigServerError::ReachApi { source })?;
+            Book::Api(Box::new(ApiBook::new(client)))
         }
     };
     let clock = Arc::new(SystemClock::new());

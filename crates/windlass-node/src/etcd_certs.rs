@@ -104,6 +104,7 @@ pub async fn run(places: &Places) -> Result<(), Failure> {
 
 async fn make(places: &Places, observe: &mut dyn FnMut(&str, Option<&str>)) -> Result<(), EtcdCertsError> {
     let facts = Facts::read(places).map_err(|source| EtcdCertsError::ReadFacts { source })?;
+    member_index(&facts)?;
     let client = machine_client(places, &facts).map_err(|source| EtcdCertsError::Reach { source })?;
     let mut keys = RandomKeys::from_os().map_err(|source| EtcdCertsError::MakeKey { source })?;
     ensure(places, &facts, &client, &mut keys, &SystemClock::new(), observe).await
@@ -118,8 +119,7 @@ pub async fn ensure(
     clock: &dyn Clock,
     observe: &mut dyn FnMut(&str, Option<&str>),
 ) -> Result<(), EtcdCertsError> {
-    let index = facts.etcd_index.filter(|_| facts.role == Role::Master);
-    let index = index.ok_or_else(|| EtcdCertsError::NameMember { machine: facts.name.clone() })?;
+    let index = member_index(facts)?;
     let member = Member { places, index, address: facts.address, authority: authority(places)? };
     make_dir(places.pki("etcd"), Mode::PRIVATE_DIR).map_err(|source| EtcdCertsError::Keep { source })?;
     for leaf in ETCD_LEAVES {
@@ -137,6 +137,11 @@ pub async fn ensure(
         info!(certificate = leaf.row().name, "certificate written");
     }
     Ok(())
+}
+
+fn member_index(facts: &Facts) -> Result<u32, EtcdCertsError> {
+    let index = facts.etcd_index.filter(|_| facts.role == Role::Master);
+    index.ok_or_else(|| EtcdCertsError::NameMember { machine: facts.name.clone() })
 }
 
 /// Asks until there is an answer: a member without certificates has nothing else to do.

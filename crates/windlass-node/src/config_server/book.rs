@@ -50,7 +50,7 @@ pub enum Book {
     /// On this machine's disk.
     Files(FileBook),
     /// In the cluster.
-    Api(ApiBook),
+    Api(Box<ApiBook>),
 }
 
 impl Book {

@@ -106,7 +106,7 @@ impl Twin {
             tokens: TokenJudge::new(key().public(), &spec),
             expected: Expected::of(&spec),
             configs: Configs::read(&source, &spec).unwrap(),
-            book: Book::Api(ApiBook::new(client(fake.clone(), &spec).await)),
+            book: Book::Api(Box::new(ApiBook::new(client(fake.clone(), &spec).await))),
             clock: clock.clone(),
             limit: Mutex::new(RateLimit::new(Duration::ZERO)),
         };

@@ -10,9 +10,9 @@ use windlass_node::places::Places;
 use windlass_pki::{Authority, Certificate, KeySource as _, MachineIdentity, MachineLeaf, SeededKeys};
 use windlass_spec::complete::machines;
 use windlass_steps::clock::SystemClock;
-use windlass_steps::host::{Mode, make_dir, write_file};
+use windlass_steps::host::{Mode, cmd, make_dir, run_blocking, write_file};
 
-use crate::support::{CANARY, Machine, facts, pki, request, spec};
+use crate::support::{CANARY, Machine, PROGRAM, facts, pki, request, spec};
 
 #[tokio::test]
 async fn a_machine_gets_its_config_until_it_says_that_it_has_it() {
@@ -156,4 +156,25 @@ async fn the_signer_frees_its_port_at_once_also_under_a_watch() {
     assert_eq!(server.ended().await, 0);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     std::net::TcpListener::bind(address).unwrap();
+}
+
+#[test]
+fn the_agent_says_whether_starting_it_again_helps() {
+    let (dir, places) = member();
+    let agent = || {
+        let agent = cmd(PROGRAM).arg("--root").arg(dir.path()).arg("etcd-certs");
+        let ended = run_blocking(agent.accept(75).accept(78).timeout(Duration::from_secs(60))).unwrap();
+        (ended.code, ended.stderr)
+    };
+    let (code, said) = agent();
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("error: cannot tell which member this is"), "{said}");
+    facts("masters-0").write(&places).unwrap();
+    let (code, said) = agent();
+    assert_eq!(code, 75, "{said}");
+    assert!(said.contains("error: cannot ask for certificates"), "{said}");
+    facts("workers-0").write(&places).unwrap();
+    let (code, said) = agent();
+    assert_eq!(code, 78, "{said}");
+    assert!(said.contains("error: workers-0 carries no etcd member"), "{said}");
 }

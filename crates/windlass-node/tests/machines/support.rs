@@ -32,8 +32,9 @@ use windlass_steps::wait::Wait;
 
 /// In every config, and nowhere else.
 pub const CANARY: &str = "canary-in-a-config";
-const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass-node");
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass-node");
+/// Disks that are busy with a build take their time to sync.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 const SPEC: &str = "\
 apiVersion: windlass.dev/v1alpha1
