@@ -31,7 +31,11 @@ impl Journal {
         let text = |event: &Value, field: &str| event[field].as_str().map(str::to_owned);
         of_step
             .map(|event| {
-                (text(event, "criterion").unwrap_or_default(), text(event, "reason"), text(event, "time").unwrap_or_default())
+                (
+                    text(event, "criterion").unwrap_or_default(),
+                    text(event, "reason"),
+                    text(event, "time").unwrap_or_default(),
+                )
             })
             .collect()
     }

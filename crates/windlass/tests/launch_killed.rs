@@ -119,7 +119,7 @@ fn resume_finishes_a_launch_that_was_killed_at_any_boundary() {
             assert_eq!(resumed.code, 0, "{event}: {}", resumed.stderr);
             assert_eq!(ground.infra_id(), id, "{event}");
             let machines = ground.machines();
-            assert_eq!(machines, ["masters-0", "masters-1", "masters-2", "workers-0", "workers-1"], "{event}");
+            assert_eq!(machines, ["master-0", "master-1", "master-2", "worker-0", "worker-1"], "{event}");
             assert_eq!(finished(&ground.cluster()), STEPS, "{event}: every step is finished once");
             assert_eq!(ground.windlass(&["launch"]).code, 8, "{event}");
             ground.down();

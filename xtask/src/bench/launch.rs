@@ -77,7 +77,11 @@ fn judge(ours: &Timeline, theirs: &Timeline) -> Vec<Finding> {
     let seconds = |timeline: &Timeline| timeline.wall().as_secs_f64();
     vec![
         Finding {
-            measured: format!("all pods ready after {:.1} s, kubeadm {:.1} s, ratio {ratio:.2}", seconds(ours), seconds(theirs)),
+            measured: format!(
+                "all pods ready after {:.1} s, kubeadm {:.1} s, ratio {ratio:.2}",
+                seconds(ours),
+                seconds(theirs)
+            ),
             limit: format!("at most {MOST}"),
             kept: ratio <= MOST,
         },

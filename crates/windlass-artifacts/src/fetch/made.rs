@@ -242,8 +242,7 @@ impl<C: Commands> Maker<'_, C> {
     fn runtime_extension(&self, os_version: OsVersion) -> Result<Extension, FetchError> {
         let path = |name: &str| self.program(name).map(|entry| entry.path.clone());
         let [containerd, shim, ctr, runc] = RUNTIME;
-        let runtime =
-            Runtime { containerd: path(containerd)?, shim: path(shim)?, ctr: path(ctr)?, runc: path(runc)? };
+        let runtime = Runtime { containerd: path(containerd)?, shim: path(shim)?, ctr: path(ctr)?, runc: path(runc)? };
         let version = self.version.companions().containerd;
         let version = AddonVersion::parse(version).expect("pinned versions are three numbers");
         Ok(Extension::containerd(version, addon_os(os_version), &runtime))

@@ -31,7 +31,8 @@ pub(super) fn own_settings() -> Result<(), MachineError> {
         let Ok(value) = fs::read(&real) else { continue };
         let folder = copy.parent().unwrap_or(&copy);
         let written = make_dir(folder, Mode::PUBLIC_DIR).and_then(|_| write_file(&copy, value, Mode::PUBLIC));
-        written.map_err(|source| MachineError::UseHost { attempt: "copy a kernel setting", source: Box::new(source) })?;
+        written
+            .map_err(|source| MachineError::UseHost { attempt: "copy a kernel setting", source: Box::new(source) })?;
         let bound = mount(Some(&copy), &real, None::<&str>, MsFlags::MS_BIND, None::<&str>);
         bound.map_err(|source| MachineError::Change {
             attempt: "lay a copy over",

@@ -26,7 +26,11 @@ pub async fn members(cluster: &Installation) -> Vec<String> {
         "ctr -n k8s.io task exec --exec-id members-$$ $(ctr -n k8s.io containers list 'labels.\"io.kubernetes.container.name\"==etcd' -q | head -1) \
          etcdctl --cacert {pki}/etcd-ca.crt --cert {pki}/etcd/server.crt --key {pki}/etcd/server.key member list"
     );
-    let request = ExecRequest { command: ["bash", "-ec", &script].map(str::to_owned).into(), stdin: String::new(), timeout: None };
+    let request = ExecRequest {
+        command: ["bash", "-ec", &script].map(str::to_owned).into(),
+        stdin: String::new(),
+        timeout: None,
+    };
     let machine = Label::parse("master-0").expect("a name");
     let answer = cluster.cloud().exec(&cluster.infra_id(), &machine, &request).await.expect("the machine runs");
     assert_eq!(answer.code, 0, "{} {}", answer.stdout, answer.stderr);

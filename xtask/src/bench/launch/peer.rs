@@ -82,7 +82,8 @@ impl Peer {
         self.until("m0", &format!("{KUBECTL} get pods -A --no-headers | awk '{{split($3,a,\"/\"); n++; if (a[1]!=a[2]) b=1}} END {{exit b || n<20}}'")).await?;
         mark("all pods ready");
         let usage = watch.stop();
-        let pods: Value = serde_json::from_str(&self.sh("m0", &format!("{KUBECTL} get pods -n kube-system -o json")).await?)?;
+        let pods: Value =
+            serde_json::from_str(&self.sh("m0", &format!("{KUBECTL} get pods -n kube-system -o json")).await?)?;
         Ok(Timeline { marks, usage, restarts: restarts_in(&pods)? })
     }
 
@@ -192,9 +193,9 @@ fn ignition() -> Result<String, Trouble> {
         .replace("@COREDNS@", &format!("v{}", companions.core_dns))
         .replace("@DOMAIN@", DOMAIN);
     let containerd = include_str!("peer/containerd.toml").replace("@PAUSE@", companions.pause);
-    let links = ["kubeadm", "kubectl"].map(|name| {
-        json!({ "path": format!("/usr/local/bin/{name}"), "target": "/usr/bin/kubelet", "overwrite": true })
-    });
+    let links = ["kubeadm", "kubectl"].map(
+        |name| json!({ "path": format!("/usr/local/bin/{name}"), "target": "/usr/bin/kubelet", "overwrite": true }),
+    );
     let unit = |name: &str, text: &str| json!({ "name": name, "enabled": true, "contents": text });
     Ok(json!({
         "ignition": { "version": "3.3.0" },
@@ -218,7 +219,9 @@ fn ignition() -> Result<String, Trouble> {
 
 /// windlass' own flannel and dashboard; kube-proxy and CoreDNS are kubeadm's.
 fn addons() -> Result<String, Trouble> {
-    let text = format!("apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: peer\nspec:\n  domain: {DOMAIN}\n  platform:\n    local: {{}}\n");
+    let text = format!(
+        "apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: peer\nspec:\n  domain: {DOMAIN}\n  platform:\n    local: {{}}\n"
+    );
     let (_, spec) = windlass_spec::file::read_and_complete(text.as_bytes()).map_err(|problems| problems.to_string())?;
     let manifests = windlass_assets::Manifests::make(&spec)?;
     let wanted = ["addons/flannel.yaml", "addons/dashboard.yaml"];
@@ -229,10 +232,12 @@ fn addons() -> Result<String, Trouble> {
 }
 
 fn percent(text: &str) -> String {
-    text.bytes().map(|byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    }).collect()
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
+            byte => format!("%{byte:02X}"),
+        })
+        .collect()
 }
 
 /// How often the containers of these pods were started again.

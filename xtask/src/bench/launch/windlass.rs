@@ -37,7 +37,8 @@ pub fn launch(session: &Session, place: &Path, artifacts: &Path) -> Result<Timel
     let launched = run_blocking(windlass().arg("launch").timeout(Duration::from_secs(900)));
     let took = started.elapsed();
     let usage = watch.stop();
-    let restarts = launched.as_ref().map_err(ToString::to_string).and_then(|_| restarts(&dir).map_err(|e| e.to_string()));
+    let restarts =
+        launched.as_ref().map_err(ToString::to_string).and_then(|_| restarts(&dir).map_err(|e| e.to_string()));
     let marks = marks(&dir);
     run_blocking(windlass().args(["down", "--yes"]))?;
     launched?;
