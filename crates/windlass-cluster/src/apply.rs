@@ -71,7 +71,7 @@ pub enum ApplyError {
     #[error("cannot apply {object}")]
     Apply {
         /// Which one.
-        object: ObjectName,
+        object: Box<ObjectName>,
         /// What the API said last.
         source: ApiFailure,
     },
@@ -79,7 +79,7 @@ pub enum ApplyError {
     #[error("cannot apply {object}: {reason}")]
     Await {
         /// Which one.
-        object: ObjectName,
+        object: Box<ObjectName>,
         /// What was missing at the end.
         reason: String,
     },
@@ -171,7 +171,9 @@ impl Applier {
         let established = Criterion::new(format!("{name} is established"), move || async move {
             Ok(crd_established(one(definitions.get_opt(&name.name).await)?.as_ref()))
         });
-        self.wait(&established, tell).await.map_err(|reason| ApplyError::Await { object: name.clone(), reason })
+        self.wait(&established, tell)
+            .await
+            .map_err(|reason| ApplyError::Await { object: Box::new(name.clone()), reason })
     }
 
     async fn apply_one(
@@ -197,8 +199,8 @@ impl Applier {
             })
         };
         self.wait(&applied, tell).await.map_err(|reason| match last.take() {
-            Some(source) => ApplyError::Apply { object: name.clone(), source },
-            None => ApplyError::Await { object: name.clone(), reason },
+            Some(source) => ApplyError::Apply { object: Box::new(name.clone()), source },
+            None => ApplyError::Await { object: Box::new(name.clone()), reason },
         })
     }
 

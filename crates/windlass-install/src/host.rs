@@ -21,6 +21,13 @@ use windlass_steps::host::{CommandSpec, HostError, cmd};
 pub enum Action {
     /// Ask Debian for these packages, all at once.
     InstallPackages(Vec<&'static str>),
+    /// Raise a setting of the kernel, now and after every boot.
+    Raise {
+        /// Its name, as sysctl writes it.
+        name: &'static str,
+        /// Its new value.
+        value: u64,
+    },
     /// Build one tool from crates.io into cargo's home.
     InstallTool {
         /// The crate, which is also the program.
@@ -44,6 +51,7 @@ pub fn plan(report: &Report) -> Vec<Action> {
     for requirement in report.missing() {
         match requirement.source {
             Source::Debian => packages.push(requirement.package),
+            Source::Kernel { at_least } => tools.push(Action::Raise { name: requirement.package, value: at_least }),
             Source::CratesIo { version } => tools.push(Action::InstallTool { name: requirement.package, version }),
         }
     }
@@ -62,6 +70,7 @@ pub fn setup(machine: &mut impl Machine, group: Group, mut announce: impl FnMut(
     for action in &actions {
         match action {
             Action::InstallPackages(packages) => install_packages(machine, group, packages, &mut announce)?,
+            Action::Raise { name, value } => raise(machine, name, *value, &mut announce)?,
             Action::InstallTool { name, version } => install_tool(machine, name, version, &mut announce)?,
         }
     }
@@ -75,6 +84,10 @@ pub fn setup(machine: &mut impl Machine, group: Group, mut announce: impl FnMut(
 fn look(machine: &impl Machine, requirement: &Requirement) -> State {
     let found = match requirement.source {
         Source::Debian => machine.find_program(requirement.program).map(|path| path.display().to_string()),
+        Source::Kernel { at_least } => {
+            let value = machine.setting(requirement.package).filter(|value| *value >= at_least);
+            value.map(|value| format!("{} = {value}", requirement.package))
+        }
         Source::CratesIo { version } => machine
             .tool_version(requirement.program)
             .filter(|found| table::is_at_least(found, version))
@@ -107,6 +120,19 @@ fn install_packages(
         update: updated.err().map(Box::new),
         source,
     })
+}
+
+fn raise(
+    machine: &mut impl Machine,
+    name: &'static str,
+    value: u64,
+    announce: &mut impl FnMut(&str),
+) -> Result<(), SetupError> {
+    if !machine.is_root() {
+        return Err(SetupError::RaiseWithoutRoot { name, value });
+    }
+    announce(&format!("setting: {name} = {value}"));
+    machine.raise(name, value).map_err(|source| SetupError::Raise { name, value, source })
 }
 
 fn install_tool(

@@ -19,5 +19,6 @@ pub mod prepare;
 pub mod sight;
 pub mod software;
 pub mod status;
+pub mod trial;
 pub mod verify;
 pub mod why;

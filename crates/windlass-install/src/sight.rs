@@ -14,7 +14,9 @@ use kube::api::DynamicObject;
 use windlass_platform::Backend;
 use windlass_steps::criterion::LookError;
 
-/// Looks at a cluster from this host, and changes nothing.
+use crate::trial::{Expected, Tried};
+
+/// Looks at a cluster from this host.
 #[expect(async_fn_in_trait, reason = "looks are awaited by the flow that asks, never spawned")]
 pub trait Sight {
     /// What the units of a machine say about themselves.
@@ -29,4 +31,6 @@ pub trait Sight {
     async fn pods(&self) -> Result<Vec<Pod>, LookError>;
     /// Every add-on.
     async fn addons(&self) -> Result<Vec<DynamicObject>, LookError>;
+    /// What comes of using the cluster as a user would; this is the one look that makes something, and removes it again.
+    async fn try_out(&self, expected: &Expected) -> Result<Tried, LookError>;
 }

@@ -5,11 +5,15 @@ use std::time::Duration;
 use kube::api::DynamicObject;
 use serde::Serialize;
 use windlass_cluster::ready;
+use windlass_spec::CompleteSpec;
+use windlass_spec::complete::machines;
 use windlass_steps::criterion::{Criterion, Observation};
 use windlass_steps::reason;
+use windlass_steps::report::chain;
 use windlass_steps::wait::{Unmet, Wait, WaitError};
 
 use crate::sight::Sight;
+use crate::trial::{Expected, Finding};
 
 /// How long a cluster that is being verified may go without progress.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,8 +42,39 @@ impl Verified {
     }
 }
 
-/// Verifies a cluster that should have these nodes.
-pub async fn verify(sight: &impl Sight, nodes: &[String]) -> Verified {
+/// What using the cluster of this spec is expected to find.
+pub fn expected(spec: &CompleteSpec) -> Expected {
+    Expected {
+        nodes: machines(spec).iter().map(|machine| machine.name.to_string()).collect(),
+        image: spec.spec.images.windlass_node.clone(),
+        cluster_domain: spec.spec.network.cluster_domain.to_string(),
+    }
+}
+
+/// Verifies the cluster of this spec: how it looks, and if it looks well, what comes of using it.
+pub async fn verify(sight: &impl Sight, spec: &CompleteSpec) -> Verified {
+    let expected = expected(spec);
+    let mut verified = looked(sight, &expected.nodes).await;
+    if verified.is_good() {
+        verified.statements.extend(tried(sight, &expected).await);
+    }
+    verified
+}
+
+async fn tried(sight: &impl Sight, expected: &Expected) -> Vec<Statement> {
+    match sight.try_out(expected).await {
+        Ok(tried) => {
+            let statement = |found: Finding| Statement { statement: found.statement, reason: found.reason };
+            tried.findings.into_iter().map(statement).collect()
+        }
+        Err(error) => {
+            let statement = "the cluster can be used".to_owned();
+            vec![Statement { statement, reason: Some(chain(error.as_ref()).join(": ")) }]
+        }
+    }
+}
+
+async fn looked(sight: &impl Sight, nodes: &[String]) -> Verified {
     let criteria = criteria(sight, nodes);
     let waited = Wait::stalled_for(PATIENCE).until(&criteria, |_| Ok::<(), std::convert::Infallible>(())).await;
     let unmet: Vec<Unmet> = match waited {

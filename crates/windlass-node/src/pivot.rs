@@ -69,6 +69,8 @@ async fn flow(
     let quorum = run.step(AwaitQuorum::new(site)).await?;
     let freed = run.step(StopServers { site, commands, _quorum: quorum }).await?;
     tokio::select! {
+        // The approver first: the API asks it about the first machine that comes.
+        biased;
         ended = approve => Err(not_approved(ended)),
         retired = with_temporary_api(run, site, told, freed) => retired,
     }

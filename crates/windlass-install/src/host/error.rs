@@ -42,6 +42,24 @@ pub enum SetupError {
         /// What was wrong with `cargo install`.
         source: HostError,
     },
+    /// A kernel setting needs root.
+    #[error("cannot set {name} to {value} without root")]
+    RaiseWithoutRoot {
+        /// Its name.
+        name: &'static str,
+        /// The value.
+        value: u64,
+    },
+    /// The kernel said no, or the setting cannot be kept.
+    #[error("cannot set {name} to {value}")]
+    Raise {
+        /// Its name.
+        name: &'static str,
+        /// The value.
+        value: u64,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// Everything was installed without an error, and still something is not there.
     #[error("still missing after the installation: {}", .missing.join(", "))]
     StillMissing {
@@ -67,6 +85,9 @@ impl SetupError {
             Self::InstallPackages { .. } => "look at what apt-get says, then repeat this".to_owned(),
             Self::InstallTool { name, version, .. } => {
                 format!("look at what `cargo install --locked --version {version} {name}` says, then repeat this")
+            }
+            Self::RaiseWithoutRoot { name, value } | Self::Raise { name, value, .. } => {
+                format!("run `sudo sysctl -w {name}={value}`, then repeat this")
             }
             Self::StillMissing { .. } => "look at `windlass host check` and at what the packages contain".to_owned(),
         }

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use windlass_steps::host::{CommandSpec, HostError, cmd, run_blocking};
+use windlass_steps::host::{CommandSpec, HostError, Mode, cmd, run_blocking, write_file};
 
 use super::table::{Group, REQUIREMENTS, Requirement, Source, debian};
 
 /// Where Debian and administrators put programs. Not `PATH`: what a user has there is not what a service finds.
 const PROGRAM_DIRS: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// Where settings are kept over boots.
+const KEPT: &str = "/etc/sysctl.d";
 
 /// A machine to look at and to set up.
 pub trait Machine {
@@ -24,6 +28,10 @@ pub trait Machine {
     fn tool_version(&self, name: &str) -> Option<String>;
     /// Whether we may change what belongs to the whole machine.
     fn is_root(&self) -> bool;
+    /// The value of a kernel setting, if it has a number for one.
+    fn setting(&self, name: &str) -> Option<u64>;
+    /// Sets a kernel setting, now and after every boot.
+    fn raise(&mut self, name: &str, value: u64) -> io::Result<()>;
     /// Runs the command to its end.
     fn run(&mut self, command: CommandSpec) -> Result<(), HostError>;
 }
@@ -50,9 +58,24 @@ impl Machine for ThisMachine {
         nix::unistd::geteuid().is_root()
     }
 
+    fn setting(&self, name: &str) -> Option<u64> {
+        fs::read_to_string(setting_path(name)).ok()?.trim().parse().ok()
+    }
+
+    fn raise(&mut self, name: &str, value: u64) -> io::Result<()> {
+        // Written in place: a setting is no file that could be replaced.
+        fs::OpenOptions::new().write(true).open(setting_path(name))?.write_all(value.to_string().as_bytes())?;
+        let text = format!("# Written by `windlass host setup`.\n{name} = {value}\n");
+        write_file(Path::new(KEPT).join(format!("90-windlass-{name}.conf")), text, Mode::PUBLIC).map_err(io::Error::other)
+    }
+
     fn run(&mut self, command: CommandSpec) -> Result<(), HostError> {
         run_blocking(command).map(drop)
     }
+}
+
+fn setting_path(name: &str) -> PathBuf {
+    Path::new("/proc/sys").join(name.replace('.', "/"))
 }
 
 fn is_program(path: &Path) -> bool {
@@ -66,6 +89,8 @@ pub struct FakeMachine {
     pub programs: Vec<&'static str>,
     /// Cargo's subcommands with their versions.
     pub tools: BTreeMap<&'static str, &'static str>,
+    /// The one kernel setting.
+    pub setting: u64,
     /// Whether we are root.
     pub root: bool,
     /// The program that a command brings, by the last word of the command's line; a command not listed fails.
@@ -75,8 +100,15 @@ pub struct FakeMachine {
 }
 
 /// What a double should have: a row of each kind, so that tests do not change with the real list.
-const FEW: [Requirement; 4] = [
+const FEW: [Requirement; 5] = [
     debian("ignition", Group::Base, "ignition-validate", "checks the Ignition configs that windlass makes"),
+    Requirement {
+        package: "fs.setting",
+        source: Source::Kernel { at_least: 9 },
+        group: Group::Dev,
+        program: "/proc/sys/fs/setting",
+        purpose: "stands for a kernel setting",
+    },
     debian("openssl", Group::Dev, "openssl", "stands for what is there"),
     debian("systemd", Group::Dev, "systemd-analyze", "checks the systemd units in the tests"),
     Requirement {
@@ -103,6 +135,16 @@ impl Machine for FakeMachine {
 
     fn is_root(&self) -> bool {
         self.root
+    }
+
+    fn setting(&self, _: &str) -> Option<u64> {
+        Some(self.setting)
+    }
+
+    fn raise(&mut self, name: &str, value: u64) -> io::Result<()> {
+        self.setting = value;
+        self.ran.push(format!("{name} = {value}"));
+        Ok(())
     }
 
     fn run(&mut self, command: CommandSpec) -> Result<(), HostError> {

@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 /// Everything that windlass as built so far needs beside Rust, gcc and Go.
-pub const REQUIREMENTS: [Requirement; 19] = [
+pub const REQUIREMENTS: [Requirement; 20] = [
     debian("ignition", Group::Base, "ignition-validate", "checks the Ignition configs that windlass makes"),
     debian("debootstrap", Group::Base, "debootstrap", "makes the root of machines"),
     debian("pkgconf", Group::Base, "pkg-config", "finds libraries while runc and Ignition are built"),
@@ -12,6 +12,13 @@ pub const REQUIREMENTS: [Requirement; 19] = [
     debian("systemd-container", Group::Base, "systemd-nspawn", "runs the machines of the local cloud"),
     debian("util-linux", Group::Base, "nsenter", "enters machines and namespaces, and makes loop devices of volumes"),
     debian("nftables", Group::Base, "/usr/sbin/nft", "cuts, loses and translates packets in the local cloud"),
+    Requirement {
+        package: "fs.inotify.max_user_instances",
+        source: Source::Kernel { at_least: 1024 },
+        group: Group::Base,
+        program: "/proc/sys/fs/inotify/max_user_instances",
+        purpose: "lets systemd, containerd and the kubelet of every machine watch files",
+    },
     debian("openssl", Group::Dev, "openssl", "checks the certificate chains in the tests"),
     debian("systemd", Group::Dev, "systemd-analyze", "checks the systemd units in the tests"),
     debian("containerd", Group::Dev, "containerd", "imports images in the tests"),
@@ -90,6 +97,11 @@ impl Group {
 pub enum Source {
     /// Debian's packages, by apt; they belong to the whole machine and need root.
     Debian,
+    /// A setting of the kernel, which has at least this value.
+    Kernel {
+        /// The value.
+        at_least: u64,
+    },
     /// crates.io, by `cargo install`; it goes into the user's own cargo home.
     CratesIo {
         /// The version to install; a later one that is there already will do.
@@ -101,6 +113,7 @@ impl Serialize for Source {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(match self {
             Source::Debian => "debian",
+            Source::Kernel { .. } => "kernel",
             Source::CratesIo { .. } => "crates.io",
         })
     }

@@ -20,7 +20,8 @@ fn bare() -> FakeMachine {
 
 fn ready() -> FakeMachine {
     let tools = BTreeMap::from([("cargo-deny", "0.20.2")]);
-    FakeMachine { programs: vec!["ignition-validate", "openssl", "systemd-analyze"], tools, ..Default::default() }
+    let programs = vec!["ignition-validate", "openssl", "systemd-analyze"];
+    FakeMachine { programs, tools, setting: 9, ..Default::default() }
 }
 
 fn quiet(_: &str) {}
@@ -33,7 +34,8 @@ fn states(report: &Report) -> Vec<(&str, bool)> {
 fn a_check_names_what_is_there_and_what_is_not() {
     assert_eq!(states(&check(&bare(), Group::Base)), [("ignition", false)]);
     let dev = check(&bare(), Group::Dev);
-    assert_eq!(states(&dev), [("ignition", false), ("openssl", true), ("systemd", false), ("cargo-deny", false)]);
+    let rest = [("openssl", true), ("systemd", false), ("cargo-deny", false)];
+    assert_eq!(states(&dev), [[("ignition", false), ("fs.setting", false)].as_slice(), &rest].concat());
     assert!(!dev.is_complete());
     assert!(check(&ready(), Group::Dev).is_complete());
 }
@@ -50,7 +52,8 @@ fn a_tool_that_is_too_old_is_missing() {
 fn a_plan_asks_for_all_packages_at_once_and_for_tools_after_them() {
     let actions = plan(&check(&bare(), Group::Dev));
     let packages = Action::InstallPackages(vec!["ignition", "systemd"]);
-    assert_eq!(actions, [packages, Action::InstallTool { name: "cargo-deny", version: "0.20.2" }]);
+    let raise = Action::Raise { name: "fs.setting", value: 9 };
+    assert_eq!(actions, [packages, raise, Action::InstallTool { name: "cargo-deny", version: "0.20.2" }]);
     assert_eq!(plan(&check(&ready(), Group::Dev)), []);
 }
 
@@ -98,6 +101,17 @@ fn set_up_without_root_touches_nothing_and_names_the_remedy() {
 }
 
 #[test]
+fn a_low_kernel_setting_is_raised_by_root_alone() {
+    let mut machine = FakeMachine { setting: 8, root: true, ..ready() };
+    assert!(setup(&mut machine, Group::Dev, quiet).unwrap().is_complete());
+    assert_eq!(machine.ran, ["fs.setting = 9"]);
+    let mut machine = FakeMachine { setting: 8, ..ready() };
+    let error = setup(&mut machine, Group::Dev, quiet).unwrap_err();
+    assert_eq!(error.hint(), "run `sudo sysctl -w fs.setting=9`, then repeat this");
+    assert_eq!(machine.setting, 8);
+}
+
+#[test]
 fn set_up_without_apt_lists_what_to_install_by_hand() {
     let mut machine = FakeMachine { programs: vec![], ..bare() };
     let error = setup(&mut machine, Group::Base, quiet).unwrap_err();
@@ -136,6 +150,7 @@ fn the_report_reads_well_and_has_a_form_as_data() {
     let report = check(&machine, Group::Dev);
     let text = "\
 present  ignition    /usr/bin/ignition-validate
+present  fs.setting  fs.setting = 9
 present  openssl     /usr/bin/openssl
 missing  systemd     checks the systemd units in the tests
 present  cargo-deny  cargo-deny 0.20.2

@@ -116,8 +116,10 @@ impl<S: Sight> Step for VerifyCluster<'_, S> {
     type Done = Ready;
 
     async fn run(&self) -> Result<Ready, StepError> {
-        let nodes: Vec<String> = self.order.machines().iter().map(|machine| machine.name.to_string()).collect();
-        Ok(Ready { nodes })
+        let expected = verify::expected(self.order.spec);
+        let tried = self.sight.try_out(&expected).await.attempt("use the cluster as a user would")?;
+        tried.into_result().attempt("use the cluster as a user would")?;
+        Ok(Ready { nodes: expected.nodes })
     }
 
     fn exit_criteria<'a>(&'a self, done: &'a Ready) -> Vec<Criterion<'a>> {

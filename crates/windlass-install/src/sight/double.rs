@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DynamicObject;
@@ -14,6 +15,7 @@ use windlass_spec::file::Role;
 use windlass_steps::criterion::LookError;
 
 use super::{Record, Records, Sight, UnitState};
+use crate::trial::{Expected, Finding, Tried};
 
 /// Shows what it is told to.
 #[derive(Debug)]
@@ -141,5 +143,13 @@ impl Sight for FakeSight {
 
     async fn addons(&self) -> Result<Vec<DynamicObject>, LookError> {
         self.api().map(|shown| shown.addons.clone())
+    }
+
+    async fn try_out(&self, expected: &Expected) -> Result<Tried, LookError> {
+        let finding = |node: &String| {
+            let statement = format!("{node} reaches a service");
+            Finding { statement, reason: self.lock().silence.clone(), took: Duration::ZERO }
+        };
+        Ok(Tried { findings: expected.nodes.iter().map(finding).collect() })
     }
 }

@@ -14,6 +14,7 @@ use windlass_platform::{Backend, Platform, Task};
 use windlass_steps::criterion::LookError;
 
 use super::{Records, Sight};
+use crate::trial::{self, Expected, Tried};
 
 const REPORT: [&str; 2] = ["/opt/windlass/bin/windlass-node", "report"];
 const REPORT_LIMIT: Duration = Duration::from_secs(5);
@@ -86,5 +87,9 @@ impl<P: Platform> Sight for Watcher<'_, P> {
         let kind = GroupVersionKind::gvk("windlass.dev", "v1alpha1", "Addon");
         let resource = ApiResource::from_gvk(&kind);
         ready::many(Api::all_with(self.client().await?, &resource).list(&ListParams::default()).await)
+    }
+
+    async fn try_out(&self, expected: &Expected) -> Result<Tried, LookError> {
+        Ok(trial::try_out(self.client().await?, expected).await)
     }
 }

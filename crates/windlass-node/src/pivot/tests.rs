@@ -206,6 +206,7 @@ async fn a_flow_without_an_approver_stops_before_anything_is_started() {
     let ended = machine.pivot(ready(Err(ApproverError::Serve { source: taken }))).await;
     let Err(Stop::Failed { step, .. }) = ended else { panic!("{ended:?}") };
     assert_eq!(step.as_str(), "approve-machines");
+    assert_eq!(machine.static_pods(), BTreeSet::new());
     assert_eq!(collect(&machine.site.places)[UNIT].state, State::Failed);
 }
 

@@ -3,11 +3,10 @@
 use std::io::Write;
 
 use windlass_install::logbook;
-use windlass_install::sight::{FakeSight, Sight, Watcher};
+use windlass_install::sight::{FakeSight, Watcher};
 use windlass_install::status::status as look;
 use windlass_install::verify::{Verified, verify as verify_cluster};
 use windlass_install::why::why as ask;
-use windlass_spec::complete::machines;
 use windlass_steps::journal::History;
 
 use super::answer;
@@ -48,11 +47,10 @@ pub(super) fn why(common: &Common, place: &CloudPlace, out: &mut impl Write) -> 
 
 pub(super) fn verify(common: &Common, place: &CloudPlace, out: &mut impl Write) -> Result<Exit, Failure> {
     let here = Place::open(common, place)?;
-    let nodes: Vec<String> = machines(&here.spec).iter().map(|machine| machine.name.to_string()).collect();
     let verified = block_on(async {
         Ok(match place.cloud_simulated {
-            false => verified(&Watcher::new(&here.platform, &here.kubeconfig), &nodes).await,
-            true => verified(&FakeSight::whole(&here.spec), &nodes).await,
+            false => verify_cluster(&Watcher::new(&here.platform, &here.kubeconfig), &here.spec).await,
+            true => verify_cluster(&FakeSight::whole(&here.spec), &here.spec).await,
         })
     })?;
     answer(&common.output, out, &verified, || lines(&verified))?;
@@ -63,10 +61,6 @@ pub(super) fn verify(common: &Common, place: &CloudPlace, out: &mut impl Write) 
     let wrong = wrong.filter_map(|one| Some(format!("not met: {}: {}", one.statement, one.reason.as_ref()?)));
     let next = format!("windlass why --dir {}", common.dir.display());
     Err(Failure::new(Exit::Unmet, "the cluster is not ready for its user", wrong.collect(), next))
-}
-
-async fn verified(sight: &impl Sight, nodes: &[String]) -> Verified {
-    verify_cluster(sight, nodes).await
 }
 
 fn lines(verified: &Verified) -> String {
