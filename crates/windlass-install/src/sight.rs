@@ -14,7 +14,7 @@ use kube::api::DynamicObject;
 use windlass_platform::Backend;
 use windlass_steps::criterion::LookError;
 
-use crate::trial::{Expected, Tried};
+use crate::trial::{Wanted, Tried};
 
 /// Looks at a cluster from this host.
 #[expect(async_fn_in_trait, reason = "looks are awaited by the flow that asks, never spawned")]
@@ -32,5 +32,5 @@ pub trait Sight {
     /// Every add-on.
     async fn addons(&self) -> Result<Vec<DynamicObject>, LookError>;
     /// What comes of using the cluster as a user would; this is the one look that makes something, and removes it again.
-    async fn try_out(&self, expected: &Expected) -> Result<Tried, LookError>;
+    async fn try_out(&self, expected: &Wanted) -> Result<Tried, LookError>;
 }

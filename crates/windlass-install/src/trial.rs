@@ -21,7 +21,7 @@ use act::{PATIENCE, Trial};
 
 /// What a cluster is expected to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expected {
+pub struct Wanted {
     /// The names of its nodes; a node beyond these is not looked at.
     pub nodes: Vec<String>,
     /// The image of `windlass-node`, which every node has or can pull.
@@ -34,12 +34,12 @@ pub struct Expected {
 ///
 /// A caller that drops this leaves a namespace behind, which the next trial removes. So two of them at the same
 /// time are in each other's way.
-pub async fn try_out(client: Client, request: &Expected) -> Tried {
+pub async fn try_out(client: Client, request: &Wanted) -> Tried {
     try_and_tell(client, request, &mut |_, _| {}).await
 }
 
 /// Does the same and tells which statement waits for what, and without a reason that it holds.
-pub async fn try_and_tell(client: Client, request: &Expected, tell: &mut dyn FnMut(&str, Option<&str>)) -> Tried {
+pub async fn try_and_tell(client: Client, request: &Wanted, tell: &mut dyn FnMut(&str, Option<&str>)) -> Tried {
     // The name keeps no secret: a number that no other run had is all it takes.
     let namespace = objects::namespace_name(RandomState::new().hash_one("verify"));
     let trial = Trial { client, request, namespace, patience: PATIENCE, tell: RefCell::new(tell) };

@@ -13,7 +13,7 @@ use windlass_steps::report::chain;
 use windlass_steps::wait::{Unmet, Wait, WaitError};
 
 use crate::sight::Sight;
-use crate::trial::{Expected, Finding};
+use crate::trial::{Wanted, Finding};
 
 /// How long a cluster that is being verified may go without progress.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -43,8 +43,8 @@ impl Verified {
 }
 
 /// What using the cluster of this spec is expected to find.
-pub fn expected(spec: &CompleteSpec) -> Expected {
-    Expected {
+pub fn expected(spec: &CompleteSpec) -> Wanted {
+    Wanted {
         nodes: machines(spec).iter().map(|machine| machine.name.to_string()).collect(),
         image: spec.spec.images.windlass_node.clone(),
         cluster_domain: spec.spec.network.cluster_domain.to_string(),
@@ -61,7 +61,7 @@ pub async fn verify(sight: &impl Sight, spec: &CompleteSpec) -> Verified {
     verified
 }
 
-async fn tried(sight: &impl Sight, expected: &Expected) -> Vec<Statement> {
+async fn tried(sight: &impl Sight, expected: &Wanted) -> Vec<Statement> {
     match sight.try_out(expected).await {
         Ok(tried) => {
             let statement = |found: Finding| Statement { statement: found.statement, reason: found.reason };

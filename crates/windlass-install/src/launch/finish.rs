@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use windlass_cluster::ready;
 use windlass_platform::{MachineState, Order, Platform};
 use windlass_steps::criterion::Criterion;
-use windlass_steps::step::{Step, StepError, StepName};
+use windlass_steps::step::{Attempt as _, Step, StepError, StepName};
 
 use super::resources::settled;
 use super::retire::Retired;

@@ -15,7 +15,7 @@ use windlass_spec::file::Role;
 use windlass_steps::criterion::LookError;
 
 use super::{Record, Records, Sight, UnitState};
-use crate::trial::{Expected, Finding, Tried};
+use crate::trial::{Wanted, Finding, Tried};
 
 /// Shows what it is told to.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ impl Sight for FakeSight {
         self.api().map(|shown| shown.addons.clone())
     }
 
-    async fn try_out(&self, expected: &Expected) -> Result<Tried, LookError> {
+    async fn try_out(&self, expected: &Wanted) -> Result<Tried, LookError> {
         let finding = |node: &String| {
             let statement = format!("{node} reaches a service");
             Finding { statement, reason: self.lock().silence.clone(), took: Duration::ZERO }

@@ -14,7 +14,7 @@ use windlass_platform::{Backend, Platform, Task};
 use windlass_steps::criterion::LookError;
 
 use super::{Records, Sight};
-use crate::trial::{self, Expected, Tried};
+use crate::trial::{self, Wanted, Tried};
 
 const REPORT: [&str; 2] = ["/opt/windlass/bin/windlass-node", "report"];
 const REPORT_LIMIT: Duration = Duration::from_secs(5);
@@ -89,7 +89,7 @@ impl<P: Platform> Sight for Watcher<'_, P> {
         ready::many(Api::all_with(self.client().await?, &resource).list(&ListParams::default()).await)
     }
 
-    async fn try_out(&self, expected: &Expected) -> Result<Tried, LookError> {
+    async fn try_out(&self, expected: &Wanted) -> Result<Tried, LookError> {
         Ok(trial::try_out(self.client().await?, expected).await)
     }
 }

@@ -21,7 +21,7 @@ use windlass_steps::wait::{Change, Wait, WaitError};
 
 use super::judge::{self, Question};
 use super::objects::{EVERYWHERE, LABEL, PORT, READY_PATH, SCHEDULED, objects, selector};
-use super::{Finding, Expected, talk};
+use super::{Finding, Wanted, talk};
 
 /// How long a statement may go without progress.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// One verification.
 pub(super) struct Trial<'a> {
     pub(super) client: Client,
-    pub(super) request: &'a Expected,
+    pub(super) request: &'a Wanted,
     /// The namespace of everything that is created.
     pub(super) namespace: String,
     pub(super) patience: Duration,

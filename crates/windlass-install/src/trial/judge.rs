@@ -11,7 +11,7 @@ use windlass_cluster::ready::{
 use windlass_steps::criterion::Observation;
 use windlass_steps::reason;
 
-use super::Expected;
+use super::Wanted;
 use super::objects::{EVERYWHERE, PORT, REPLICAS, SCHEDULED};
 use super::talk::Ran;
 
@@ -67,7 +67,7 @@ pub(super) fn seats(pods: &[Pod]) -> BTreeMap<String, Seat> {
 
 /// What every node is to ask: both services, one by its full name and one by its short name, and the pod of the next
 /// node, because a service may happen to answer from the same node each time.
-pub(super) fn questions(request: &Expected, namespace: &str, seats: &BTreeMap<String, Seat>) -> Vec<Question> {
+pub(super) fn questions(request: &Wanted, namespace: &str, seats: &BTreeMap<String, Seat>) -> Vec<Question> {
     let nodes = &request.nodes;
     let full = format!("http://{EVERYWHERE}.{namespace}.svc.{}:80/", request.cluster_domain);
     let short = format!("http://{SCHEDULED}:80/");

@@ -12,7 +12,7 @@ const NAMESPACE: &str = "windlass-verify-abcde";
 
 async fn verified(played: Played, patience: Duration) -> (std::sync::Arc<Fake>, Vec<Finding>) {
     let (fake, client) = Fake::start(played).await;
-    let request = Expected {
+    let request = Wanted {
         nodes: ["a", "b"].map(str::to_owned).into(),
         image: "windlass.dev/windlass-node:v1".to_owned(),
         cluster_domain: "cluster.local".to_owned(),

@@ -95,7 +95,7 @@ fn the_pods_of_a_deployment_know_more_than_their_controller() {
 #[test]
 fn every_node_asks_both_services_and_the_next_node() {
     let request =
-        Expected { nodes: names(&["a", "b", "c"]), image: String::new(), cluster_domain: "cluster.local".to_owned() };
+        Wanted { nodes: names(&["a", "b", "c"]), image: String::new(), cluster_domain: "cluster.local".to_owned() };
     let pods = [ready("p-a", "a", "10.2.0.4"), ready("p-b", "b", "fd00::4"), unscheduled("p-c", "c")];
     let asked: Vec<String> = questions(&request, "n", &seats(&pods))
         .into_iter()
