@@ -14,7 +14,7 @@ use kube::api::DynamicObject;
 use windlass_platform::Backend;
 use windlass_steps::criterion::LookError;
 
-use crate::trial::{Wanted, Tried};
+use crate::trial::{Tried, Wanted};
 
 /// Looks at a cluster from this host.
 #[expect(async_fn_in_trait, reason = "looks are awaited by the flow that asks, never spawned")]

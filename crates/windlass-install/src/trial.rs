@@ -16,8 +16,8 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use kube::Client;
 
-pub use finding::{Finding, Tried, Unverified};
 use act::{PATIENCE, Trial};
+pub use finding::{Finding, Tried, Unverified};
 
 /// What a cluster is expected to be.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use windlass_steps::report::chain;
 use windlass_steps::wait::{Unmet, Wait, WaitError};
 
 use crate::sight::Sight;
-use crate::trial::{Wanted, Finding};
+use crate::trial::{Finding, Wanted};
 
 /// How long a cluster that is being verified may go without progress.
 const PATIENCE: Duration = Duration::from_secs(20);

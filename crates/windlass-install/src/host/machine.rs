@@ -66,7 +66,8 @@ impl Machine for ThisMachine {
         // Written in place: a setting is no file that could be replaced.
         fs::OpenOptions::new().write(true).open(setting_path(name))?.write_all(value.to_string().as_bytes())?;
         let text = format!("# Written by `windlass host setup`.\n{name} = {value}\n");
-        write_file(Path::new(KEPT).join(format!("90-windlass-{name}.conf")), text, Mode::PUBLIC).map_err(io::Error::other)
+        write_file(Path::new(KEPT).join(format!("90-windlass-{name}.conf")), text, Mode::PUBLIC)
+            .map_err(io::Error::other)
     }
 
     fn run(&mut self, command: CommandSpec) -> Result<(), HostError> {

@@ -15,7 +15,7 @@ use windlass_spec::file::Role;
 use windlass_steps::criterion::LookError;
 
 use super::{Record, Records, Sight, UnitState};
-use crate::trial::{Wanted, Finding, Tried};
+use crate::trial::{Finding, Tried, Wanted};
 
 /// Shows what it is told to.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use windlass_platform::{Backend, Platform, Task};
 use windlass_steps::criterion::LookError;
 
 use super::{Records, Sight};
-use crate::trial::{self, Wanted, Tried};
+use crate::trial::{self, Tried, Wanted};
 
 const REPORT: [&str; 2] = ["/opt/windlass/bin/windlass-node", "report"];
 const REPORT_LIMIT: Duration = Duration::from_secs(5);
