@@ -21,6 +21,7 @@ struct State {
     failing: BTreeSet<&'static str>,
     problems: Vec<String>,
     machines: BTreeMap<String, SeenMachine>,
+    states: BTreeMap<String, MachineState>,
     answers: BTreeMap<String, Executed>,
     network: bool,
     config: bool,
@@ -42,11 +43,9 @@ impl Fake {
         self.lock().problems.push(problem.to_owned());
     }
 
-    /// Puts a machine into this state.
+    /// Shows a machine in this state from now on, or once it is made.
     pub fn set(&self, machine: &str, state: MachineState) {
-        if let Some(machine) = self.lock().machines.get_mut(machine) {
-            machine.state = state;
-        }
+        self.lock().states.insert(machine.to_owned(), state);
     }
 
     /// Answers this command, its words joined by spaces, on every machine.
@@ -118,7 +117,12 @@ impl Platform for Fake {
     }
 
     async fn machines(&self) -> Result<Vec<SeenMachine>, PlatformError> {
-        self.call("machines").map(|state| state.machines.values().cloned().collect())
+        let state = self.call("machines")?;
+        let shown = |machine: &SeenMachine| match state.states.get(&machine.name) {
+            Some(other) => SeenMachine { state: other.clone(), ..machine.clone() },
+            None => machine.clone(),
+        };
+        Ok(state.machines.values().map(shown).collect())
     }
 
     async fn backends(&self) -> Result<Vec<Backend>, PlatformError> {

@@ -64,7 +64,19 @@ fn each_failure_has_its_code_its_reason_and_what_to_do_next() {
         (&["prepare", "--spec", "-"], "a: [", 3, "not YAML"),
         (&["plan"], "", 2, "windlass prepare"),
         (&["certs", "list"], "", 2, "windlass prepare"),
-        (&["launch"], "", 2, "unrecognized subcommand"),
+        (&["launch"], "", 2, "windlass prepare"),
+        (&["resume"], "", 2, "windlass prepare"),
+        (&["status"], "", 2, "windlass prepare"),
+        (&["verify"], "", 2, "windlass prepare"),
+        (&["why"], "", 2, "windlass prepare"),
+        (&["down"], "", 0, ""),
+        (&["down", "--infra-id", "Not A Name"], "", 2, "is no name"),
+        (&["image", "load"], "", 2, "ARCHIVE"),
+        (&["up", "--num-nodes", "many"], "", 2, "invalid value"),
+        (&["up", "--kubernetes-version", "1.30.0"], "", 3, "1.36.3, 1.35.4"),
+        (&["up", "--spec", "-", "--num-nodes", "1"], &good, 2, "edit the spec"),
+        (&["up", "--spec", "-"], "kind: Pod\n", 3, "apiVersion: is missing"),
+        (&["hoist"], "", 2, "unrecognized subcommand"),
     ];
     for (arguments, stdin, code, says) in cases {
         let output = windlass(&missing, arguments, stdin);

@@ -76,6 +76,10 @@ impl Ground {
         metadata["infraID"].as_str().unwrap().to_owned()
     }
 
+    fn authority(&self) -> Vec<u8> {
+        fs::read(self.cluster().join("assets/pki/ca.crt")).unwrap()
+    }
+
     fn machines(&self) -> Vec<String> {
         let status = self.json(&["status"]);
         let machines = status["machines"].as_array().unwrap();
@@ -112,19 +116,19 @@ fn resume_finishes_a_launch_that_was_killed_at_any_boundary() {
     for step in STEPS {
         for kind in ["started", "finished"] {
             let ground = Ground::new();
-            let id = ground.infra_id();
+            let (id, ca) = (ground.infra_id(), ground.authority());
             let event = format!("{step}/{kind}");
             ground.killed_at(&event);
             let resumed = ground.windlass(&["resume"]);
             assert_eq!(resumed.code, 0, "{event}: {}", resumed.stderr);
-            assert_eq!(ground.infra_id(), id, "{event}");
+            assert_eq!((ground.infra_id(), ground.authority()), (id, ca), "{event}");
             let machines = ground.machines();
-            assert_eq!(machines, ["masters-0", "masters-1", "masters-2", "workers-0", "workers-1"], "{event}");
+            assert_eq!(machines, ["master-0", "master-1", "master-2", "worker-0", "worker-1"], "{event}");
             assert_eq!(finished(&ground.cluster()), STEPS, "{event}: every step is finished once");
             assert_eq!(ground.windlass(&["launch"]).code, 8, "{event}");
             ground.down();
             let left = ground.windlass(&["down", "--yes"]);
-            assert_eq!((left.code, left.text().unwrap()), (0, "there is nothing to remove\n"), "{event}");
+            assert_eq!((left.code, left.text().unwrap()), (0, "there is nothing to remove"), "{event}");
         }
     }
 }

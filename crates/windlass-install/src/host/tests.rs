@@ -164,6 +164,6 @@ present  cargo-deny  cargo-deny 0.20.2
         "state": "present", "found": "/usr/bin/ignition-validate",
     });
     assert_eq!(data["requirements"][0], first);
-    assert_eq!(data["requirements"][2]["state"], "missing");
-    assert_eq!(data["requirements"][3]["source"], "crates.io");
+    assert_eq!(data["requirements"][3]["state"], "missing");
+    assert_eq!(data["requirements"][4]["source"], "crates.io");
 }

@@ -70,3 +70,50 @@ pub(in crate::command) fn platform_failure(error: &PlatformError) -> Failure {
     let next = error.hint().unwrap_or("windlass cloud status and windlass cloud logs say how the local cloud is");
     Failure::of(Exit::PlatformFailed, error, next)
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_install::preflight::PreflightError;
+    use windlass_steps::step::StepError;
+
+    use super::*;
+
+    fn common() -> Common {
+        use clap::Parser as _;
+        crate::args::Arguments::parse_from(["windlass", "launch", "--dir", "c"]).common
+    }
+
+    #[test]
+    fn each_stop_has_its_code() {
+        let failed = |step| Stop::Failed { step: StepName::new(step), error: StepError::new("do it", "no") };
+        let unmet = |step| Stop::Unmet { step: StepName::new(step), unmet: Vec::new() };
+        let lock = JournalError::Lock { path: "c/journal.jsonl".into() };
+        let cases = [
+            (failed("preflight"), 4),
+            (unmet("preflight"), 4),
+            (failed("create-network"), 5),
+            (failed("start-machines"), 5),
+            (failed("retire-bootstrap"), 6),
+            (unmet("start-machines"), 7),
+            (unmet("form-etcd-quorum"), 7),
+            (Stop::Interrupted { step: StepName::new("verify") }, 130),
+            (Stop::Journal { step: StepName::new("verify"), source: lock }, 8),
+        ];
+        for (stop, code) in cases {
+            assert_eq!(of_stop(&common(), &stop).exit.code(), code, "{stop:?}");
+        }
+    }
+
+    #[test]
+    fn every_problem_of_a_preflight_has_its_line_and_other_failures_name_what_to_run() {
+        let problems = vec!["no root".to_owned(), "no nft".to_owned()];
+        let error = StepError::new("launch", PreflightError { problems }).hint("mend them");
+        let failure = of_stop(&common(), &Stop::Failed { step: StepName::new("preflight"), error });
+        assert_eq!(failure.report.because, ["cannot launch", "no root", "no nft"]);
+        assert_eq!(failure.report.next, "mend them");
+        let failure = of_stop(&common(), &Stop::Unmet { step: StepName::new("verify"), unmet: Vec::new() });
+        for words in ["windlass why --dir c", "windlass resume --dir c", "windlass down --dir c"] {
+            assert!(failure.report.next.contains(words), "{}", failure.report.next);
+        }
+    }
+}
