@@ -155,7 +155,7 @@ impl Drop for Installation {
         if !self.dir.path().join("run/cloud.sock").exists() {
             return;
         }
-        let mut down = std::process::Command::from(self.command(&["down", "--yes"]).into_std());
+        let mut down = self.command(&["down", "--yes"]).into_std();
         if let Ok(output) = down.stdin(Stdio::null()).output()
             && !output.status.success()
         {

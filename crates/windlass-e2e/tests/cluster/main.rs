@@ -1,6 +1,8 @@
 //! One cluster of three masters and two workers, and everything that must hold of it, in the order in which it can be
 //! seen: coming up through a killed installer, use, loss of all power, faults that are told, going without a trace.
 
+#![expect(clippy::print_stderr, reason = "what was measured is read in the test's output")]
+
 mod order;
 mod power;
 mod told;

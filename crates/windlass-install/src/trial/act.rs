@@ -26,6 +26,9 @@ use super::{Finding, Wanted, talk};
 /// How long a statement may go without progress.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Hears which statement waits for what, and without a reason that it holds.
+pub(super) type Tell<'a> = &'a mut dyn FnMut(&str, Option<&str>);
+
 /// One verification.
 pub(super) struct Trial<'a> {
     pub(super) client: Client,
@@ -34,7 +37,7 @@ pub(super) struct Trial<'a> {
     pub(super) namespace: String,
     pub(super) patience: Duration,
     /// Is told which statement waits for what, and that it no longer does.
-    pub(super) tell: RefCell<&'a mut dyn FnMut(&str, Option<&str>)>,
+    pub(super) tell: RefCell<Tell<'a>>,
 }
 
 /// Whose namespaces.

@@ -12,7 +12,10 @@ const FRESH: Duration = Duration::from_millis(100);
 
 /// What was seen last, failures included: a server that does not answer is not asked by every criterion in turn.
 #[derive(Debug)]
-pub(crate) struct Fresh<T>(Mutex<Option<(Instant, Result<Rc<T>, String>)>>);
+pub(crate) struct Fresh<T>(Mutex<Option<Seen<T>>>);
+
+/// When it was seen, and what.
+type Seen<T> = (Instant, Result<Rc<T>, String>);
 
 impl<T> Default for Fresh<T> {
     fn default() -> Self {

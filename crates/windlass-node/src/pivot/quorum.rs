@@ -156,7 +156,9 @@ mod tests {
 
     #[test]
     fn a_master_that_stands_still_is_left_behind_only_when_there_is_a_quorum() {
-        let cases: [(&[(Progress, u64)], bool, Option<&str>); 9] = [
+        // What each master has done and for how long it has stood still, whether there is a quorum, and what is waited for.
+        type Case = (&'static [(Progress, u64)], bool, Option<&'static str>);
+        let cases: [Case; 9] = [
             (&[], true, Some("")),
             (&[(C, 0), (C, 0), (C, 0)], true, None),
             (&[(C, 0), (C, 0), (C, 0)], false, None),
