@@ -1,7 +1,7 @@
 //! The signer's own state: what it signs with, what it has signed, and the objects that it shows.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{
@@ -14,9 +14,10 @@ use kube::api::ObjectMeta;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use tracing::{info, warn};
-use windlass_pki::{KeySource, Serial, Signer};
+use windlass_pki::{KeySource, MachineLeaf, Serial, Signer};
 use windlass_spec::complete::CompleteSpec;
 use windlass_steps::clock::Clock;
+use windlass_steps::host::HostError;
 
 use super::judge::{ETCD_LEAVES, GROUP, Granted, ROLE_KEY, Requester, etcd_certificate};
 use super::status::Refused;
@@ -43,15 +44,15 @@ pub(super) struct Desk {
     signer: Signer,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) files: TokenFiles,
+    /// Held for moments only; what is slow, such as syncing a disk, is done without it.
     inner: Mutex<Inner>,
+    recorder: Mutex<Recorder>,
     version: watch::Sender<u64>,
 }
 
 struct Inner {
     serials: Box<dyn KeySource + Send>,
     requests: BTreeMap<String, Stored>,
-    issued: BTreeSet<String>,
-    recorder: Recorder,
 }
 
 struct Stored {
@@ -63,56 +64,54 @@ struct Stored {
 impl Desk {
     pub(super) fn new(parts: Parts, mut recorder: Recorder) -> Self {
         let Parts { spec, tokens, signer, serials, clock, files } = parts;
-        let issued = files.list(Marks::Issued);
-        recorder.data("issued", issued.iter().cloned().collect::<Vec<_>>());
-        let inner = Inner { serials, requests: BTreeMap::new(), issued, recorder };
+        recorder.data("issued", files.list(Marks::Issued).into_iter().collect::<Vec<_>>());
+        let inner = Mutex::new(Inner { serials, requests: BTreeMap::new() });
         // Never 0, which stands for "whatever there is".
-        Desk { spec, tokens, signer, clock, files, inner: Mutex::new(inner), version: watch::Sender::new(1) }
+        let version = watch::Sender::new(1);
+        Desk { spec, tokens, signer, clock, files, inner, recorder: Mutex::new(recorder), version }
     }
 
-    /// Signs a request if the machine may have what it asks for.
+    /// Signs a request if the machine may have what it asks for. It writes to the disk, so it wants a thread for itself.
     pub(super) fn sign(
         &self,
         who: &Requester,
         request: CertificateSigningRequest,
     ) -> Result<CertificateSigningRequest, Refused> {
         let granted = etcd_certificate(&self.spec, who, &request).map_err(|refusal| {
-            warn!(machine = %who.machine, %refusal, "request refused");
+            warn!(machine = ?who.machine, %refusal, "request refused");
             match refusal.is_forbidden() {
                 true => Refused::forbidden(refusal.to_string()),
                 false => Refused::invalid(refusal.to_string()),
             }
         })?;
         let name = request.metadata.name.clone().unwrap_or_default();
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.requests.contains_key(&name) {
-            return Err(Refused::exists(format!(
-                "certificatesigningrequests.certificates.k8s.io {name:?} already exists"
-            )));
-        }
-        if inner.requests.values().filter(|stored| stored.machine == who.machine).count() >= MOST {
-            return Err(Refused::forbidden(format!("{} has made too many requests", who.machine)));
-        }
         let now = self.clock.now();
-        let (serial, uid) = (inner.serials.serial(&name), inner.serials.serial(&format!("uid of {name}")));
+        let (serial, uid) = {
+            let mut inner = self.inner();
+            inner.has_room(who, &name)?;
+            (inner.serials.serial(&name), inner.serials.serial(&format!("uid of {name}")))
+        };
         let certificate = self.signer.sign(&granted.template, &granted.key, serial, now).map_err(|error| {
             warn!(%error, "cannot sign");
             Refused::internal("the signer cannot sign now")
         })?;
-        self.remember(&mut inner, &granted, now)?;
+        self.remember(&granted, now)?;
+        let mut inner = self.inner();
+        // Another may have been quicker while this one was written down.
+        inner.has_room(who, &name)?;
         let version = *self.version.borrow() + 1;
         let place = Place { name: &name, uid: &uid, version, now };
         let object = shown(who, request.spec, certificate.to_pem(), &place);
         let stored = Stored { machine: who.machine.clone(), version, object: object.clone() };
-        inner.requests.insert(name.clone(), stored);
-        self.version.send_replace(version);
         info!(machine = %who.machine, request = %name, "certificate issued");
+        inner.requests.insert(name, stored);
+        self.version.send_replace(version);
         Ok(object)
     }
 
     /// A machine's own request with its version.
     pub(super) fn find(&self, who: &Requester, name: &str) -> Option<(u64, CertificateSigningRequest)> {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner();
         let stored = inner.requests.get(name).filter(|stored| stored.machine == who.machine)?;
         Some((stored.version, stored.object.clone()))
     }
@@ -122,23 +121,42 @@ impl Desk {
         self.version.subscribe()
     }
 
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Marks the certificate, and the machine once it has all of them. Without the mark nobody would know that the
     /// machine is served, so it comes before the answer.
-    fn remember(&self, inner: &mut Inner, granted: &Granted, now: OffsetDateTime) -> Result<(), Refused> {
+    fn remember(&self, granted: &Granted, now: OffsetDateTime) -> Result<(), Refused> {
         let machine = granted.machine.name.as_str();
-        let mark = |leaf: windlass_pki::MachineLeaf| format!("{}.{machine}", leaf.row().name);
-        let failed = |error: windlass_steps::host::HostError| {
+        let mark = |leaf: MachineLeaf| format!("{}.{machine}", leaf.row().name);
+        let failed = |error: HostError| {
             warn!(%error, "cannot keep what was issued");
             Refused::internal("the signer cannot write now")
         };
+        // Taken first, so that a later list is also the later record.
+        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
         self.files.mark(Marks::Signed, &mark(granted.leaf), now).map_err(failed)?;
-        if ETCD_LEAVES.into_iter().all(|leaf| self.files.has(Marks::Signed, &mark(leaf)))
-            && inner.issued.insert(machine.to_owned())
-        {
+        let has_all = ETCD_LEAVES.into_iter().all(|leaf| self.files.has(Marks::Signed, &mark(leaf)));
+        if has_all && !self.files.has(Marks::Issued, machine) {
             self.files.mark(Marks::Issued, machine, now).map_err(failed)?;
-            inner.recorder.data("issued", inner.issued.iter().cloned().collect::<Vec<_>>());
+            recorder.data("issued", self.files.list(Marks::Issued).into_iter().collect::<Vec<_>>());
         }
         Ok(())
+    }
+}
+
+impl Inner {
+    /// Whether a request of this name can be kept for a machine.
+    fn has_room(&self, who: &Requester, name: &str) -> Result<(), Refused> {
+        if self.requests.contains_key(name) {
+            let message = format!("certificatesigningrequests.certificates.k8s.io {name:?} already exists");
+            return Err(Refused::exists(message));
+        }
+        match self.requests.values().filter(|stored| stored.machine == who.machine).count() < MOST {
+            true => Ok(()),
+            false => Err(Refused::forbidden(format!("{} has made too many requests", who.machine))),
+        }
     }
 }
 

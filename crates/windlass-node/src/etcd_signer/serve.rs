@@ -13,6 +13,7 @@ use futures_util::stream;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use serde_json::json;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 use url::form_urlencoded;
 
@@ -45,7 +46,9 @@ async fn create(State(desk): State<Arc<Desk>>, request: Request) -> Result<Respo
         return Err(Refused::bad("dryRun: this signer does not try"));
     }
     let asked = read(request).await?;
-    let made = desk.sign(&who, asked)?;
+    // Marks are synced to the disk; nobody else should wait for that, least of all the balancer.
+    let signed = spawn_blocking(move || desk.sign(&who, asked)).await;
+    let made = signed.map_err(|_| Refused::internal("the signer cannot sign now"))??;
     Ok(object(StatusCode::CREATED, &made))
 }
 

@@ -1,9 +1,12 @@
 //! What hostile machines do not get: whatever they send, no config and no certificate comes back, and nothing is
 //! remembered as given.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use windlass_cloud_api::{Role, Token, TokenKey};
 use windlass_node::certificate::Wanted;
 use windlass_pki::{KeySource as _, MachineLeaf, SeededKeys, Subject, request};
@@ -27,7 +30,8 @@ fn get(path: &str, token: &str) -> Vec<u8> {
 
 async fn try_all(server: &Server, cases: Vec<Case>) {
     for Case { name, bytes, answers } in cases {
-        let Answer { status, text } = server.send(&bytes).await;
+        let answer = timeout(Duration::from_secs(60), server.send(&bytes)).await;
+        let Answer { status, text } = answer.unwrap_or_else(|_| panic!("{name}: the connection stays open"));
         assert!(answers.contains(&status.unwrap_or(0)), "{name}: {status:?} {text}");
         assert!(!text.contains(CANARY), "{name}: {text}");
         assert!(!text.contains("\"certificate\"") && !text.contains("BEGIN "), "{name}: {text}");

@@ -33,7 +33,8 @@ use windlass_steps::wait::Wait;
 /// In every config, and nowhere else.
 pub const CANARY: &str = "canary-in-a-config";
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_windlass-node");
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Disks that are busy with a build take their time to sync.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 const SPEC: &str = "\
 apiVersion: windlass.dev/v1alpha1
