@@ -4,9 +4,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
 use windlass_cluster::ready;
-use windlass_platform::{MachineState, Platform, SeenMachine, Task};
+use windlass_platform::{BOOTSTRAP, MachineState, Platform, SeenMachine, Task};
+use windlass_steps::criterion::Observation;
 use windlass_steps::journal::History;
 use windlass_steps::report::chain;
 
@@ -53,7 +55,7 @@ pub async fn why(history: Option<&History>, platform: &impl Platform, sight: &im
                 findings.extend(of_machine(machine, platform, sight).await);
             }
             if !machines.is_empty() {
-                findings.extend(of_api(sight).await);
+                findings.extend(of_api(&machines, sight).await);
             }
         }
         Err(error) => findings.push(unseen("the machines", &chain(&error))),
@@ -100,20 +102,30 @@ async fn last_words(platform: &impl Platform, machine: &str, unit: &str) -> Stri
     said.unwrap_or_default().lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
-async fn of_api(sight: &impl Sight) -> Vec<Finding> {
-    let lost = |what: &str, error: windlass_steps::criterion::LookError| vec![unseen(what, &chain(error.as_ref()))];
-    let pods = match sight.pods().await {
-        Ok(pods) => pods,
-        Err(error) => return lost("the pods", error),
+async fn of_api(machines: &[SeenMachine], sight: &impl Sight) -> Vec<Finding> {
+    let (nodes, pods) = match (sight.nodes().await, sight.pods().await) {
+        (Ok(nodes), Ok(pods)) => (nodes, pods),
+        (Err(error), _) | (_, Err(error)) => return vec![unseen("nodes and pods", &chain(error.as_ref()))],
     };
-    let done = |pod: &&k8s_openapi::api::core::v1::Pod| {
-        pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Succeeded")
+    let members = machines.iter().filter(|machine| machine.name != BOOTSTRAP);
+    members.filter_map(|machine| of_node(&machine.name, &nodes)).chain(of_pods(&pods)).collect()
+}
+
+fn of_node(machine: &str, nodes: &[Node]) -> Option<Finding> {
+    let reason = match ready::nodes_ready(nodes, &[machine]) {
+        Observation::Holds => return None,
+        Observation::NotYet(reason) | Observation::Never(reason) => reason.to_string(),
     };
-    let finding = |pod: &k8s_openapi::api::core::v1::Pod| {
+    Some(Finding { step: None, machine: Some(machine.to_owned()), subject: "its node".to_owned(), reason })
+}
+
+fn of_pods(pods: &[Pod]) -> Vec<Finding> {
+    let unfinished = |pod: &&Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Succeeded");
+    let finding = |pod: &Pod| {
         let machine = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         Some(Finding { step: None, machine, subject: "a pod".to_owned(), reason: ready::pod_trouble(pod)? })
     };
-    pods.iter().filter(done).filter_map(finding).collect()
+    pods.iter().filter(unfinished).filter_map(finding).collect()
 }
 
 fn unseen(what: &str, causes: &[String]) -> Finding {
@@ -129,5 +141,56 @@ impl fmt::Display for Why {
             writeln!(f, "{place}{subject}: {reason}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_platform::Executed;
+    use windlass_platform::fake::Fake;
+    use windlass_spec::file::read_and_complete;
+
+    use super::*;
+    use crate::sight::FakeSight;
+
+    fn said(stdout: &str) -> Executed {
+        Executed { code: 0, stdout: stdout.to_owned(), stderr: String::new() }
+    }
+
+    #[tokio::test]
+    async fn machines_units_and_nodes_are_told_apart() {
+        let text = b"apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\n";
+        let (_, spec) = read_and_complete(text).unwrap();
+        let (platform, sight) = (Fake::default(), FakeSight::whole(&spec));
+        assert!(why(None, &platform, &sight).await.findings.is_empty(), "what was never made is no trouble");
+        platform.put("master-0", "master");
+        platform.put("worker-1", "worker");
+        platform.set("worker-1", MachineState::Off);
+        sight.change(|shown| {
+            shown.records.insert("master-0".to_owned(), crate::sight::Records::new());
+            shown.nodes.retain(|node| node.metadata.name.as_deref() != Some("worker-1"));
+        });
+        platform.answer(&FAILED_UNITS.join(" "), said("kubelet.service loaded failed failed The kubelet\n"));
+        let words = "journalctl --no-pager --output cat --lines 3 --unit kubelet.service";
+        platform.answer(words, said("started\nno such flag\n"));
+        let told = why(None, &platform, &sight).await.to_string();
+        let want = [
+            "master-0: kubelet.service: the unit has failed: started; no such flag",
+            "worker-1: the machine: is off",
+            "worker-1: its node: 0 of 1 nodes are Ready; missing: worker-1 (not registered)",
+        ];
+        assert_eq!(told.lines().collect::<Vec<_>>(), want);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_asked_is_told() {
+        let text = b"apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\n";
+        let (_, spec) = read_and_complete(text).unwrap();
+        let (platform, sight) = (Fake::default(), FakeSight::whole(&spec));
+        platform.put("master-0", "master");
+        sight.change(|shown| shown.silence = Some("connection refused".to_owned()));
+        let told = why(None, &platform, &sight).await.to_string();
+        assert!(told.contains("master-0: what its units say: master-0 cannot be asked"), "{told}");
+        assert!(told.contains("nodes and pods: cannot be seen: connection refused"), "{told}");
     }
 }

@@ -193,8 +193,14 @@ fn a_bad_spec_leaves_nothing_behind() {
 fn a_launched_directory_is_not_prepared_again() {
     let place = Place::new();
     place.prepare(SPEC).unwrap();
-    let event = r#"{"time":"2026-11-16T12:00:00.000Z","cluster":"demo","step":"preflight","kind":"started"}"#;
-    write_file(place.dir.join("journal.jsonl"), format!("{event}\n"), Mode::PRIVATE_FILE).unwrap();
+    let started = |step: &str| {
+        let event =
+            format!(r#"{{"time":"2026-11-16T12:00:00.000Z","cluster":"demo","step":"{step}","kind":"started"}}"#);
+        write_file(place.dir.join("journal.jsonl"), format!("{event}\n"), Mode::PRIVATE_FILE).unwrap();
+    };
+    started("preflight");
+    place.prepare(SPEC).expect("a preflight alone has made nothing");
+    started("create-network");
     assert!(matches!(place.prepare(SPEC), Err(PrepareError::Launched { .. })));
 }
 

@@ -48,6 +48,12 @@ impl Fake {
         self.lock().states.insert(machine.to_owned(), state);
     }
 
+    /// Has a machine that runs, however it came.
+    pub fn put(&self, machine: &str, role: &str) {
+        let made = running(machine.to_owned(), role, Ipv4Addr::LOCALHOST);
+        self.lock().machines.insert(machine.to_owned(), made);
+    }
+
     /// Answers this command, its words joined by spaces, on every machine.
     pub fn answer(&self, words: &str, executed: Executed) {
         self.lock().answers.insert(words.to_owned(), executed);

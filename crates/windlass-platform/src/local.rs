@@ -7,12 +7,17 @@ mod machine;
 
 pub use images::{ArtifactFile, BaseImage, Images};
 
+use std::time::Duration;
+
 use windlass_cloud_api::{
     BalancerSpec, Channel, Check, Client, ClusterSpec, Daemon, ForwardSpec, Label, LabelError, ObjectKey, RecordChange,
     RecordKind, RecordName, Tag, TargetState,
 };
 use windlass_spec::CompleteSpec;
 use windlass_spec::file::Platform as PlatformSpec;
+use windlass_steps::criterion::{Criterion, Observation};
+use windlass_steps::reason;
+use windlass_steps::wait::Wait;
 
 use crate::seen::{Backend, Executed, Provisioned, Receipt, Retirement, SeenMachine, Task};
 use crate::{BOOTSTRAP, Order, Platform, PlatformError};
@@ -22,6 +27,9 @@ use ask::{act, is_unknown};
 const PORTS: [u16; 2] = [6443, 22623];
 const API: &str = "api";
 const CONFIG: &str = "bootstrap.ign";
+/// How long a daemon may take to leave.
+const LEAVING: Duration = Duration::from_secs(5);
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// One cluster of the local cloud.
 #[derive(Debug, Clone)]
@@ -247,11 +255,26 @@ impl Platform for Local {
             // Things of it may be on this host all the same: then they are found by its name.
             false => self.client.destroy(&self.cluster).await,
         };
-        receipt.map(told).map_err(act(attempt()))
+        let receipt = receipt.map(told).map_err(act(attempt()))?;
+        self.daemon_settled().await;
+        Ok(receipt)
     }
 }
 
 impl Local {
+    /// Waits until a daemon that leaves with its last cluster has left: whoever asks next is not to meet it on its way out.
+    async fn daemon_settled(&self) {
+        let settled = Criterion::new("the daemon has left, or has other clusters", || async {
+            Ok(match self.daemon.status().await? {
+                Some(status) if status.clusters.is_empty() => Observation::NotYet(reason!("it is leaving")),
+                Some(_) | None => Observation::Holds,
+            })
+        });
+        let wait = Wait::stalled_for(LEAVING).poll_every(GLANCE);
+        // The clusters are gone in any case; a daemon that stays is found again by the next request.
+        let _ = wait.until(&[settled], |_| Ok::<(), std::convert::Infallible>(())).await;
+    }
+
     /// Whether files of this cluster are on this host; they are there before anything else of it is.
     fn has_traces(&self) -> bool {
         let below = |place: &std::path::Path| place.join("clusters").join(self.cluster.as_str()).exists();

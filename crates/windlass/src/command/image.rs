@@ -17,6 +17,8 @@ use crate::exit::{Exit, Failure};
 /// The local cloud takes no larger body.
 const LIMIT: u64 = 500 << 20;
 const IMPORT: [&str; 6] = ["ctr", "--namespace", "k8s.io", "images", "import", "-"];
+/// More would each be slower, and each holds the whole archive.
+const AT_ONCE: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(super) fn run(
@@ -36,9 +38,10 @@ pub(super) fn run(
     for archive in archives {
         let next = "name an OCI or docker archive of at most 500 MiB";
         let bytes = read_file(archive, LIMIT).map_err(|error| Failure::of(Exit::Usage, &error, next))?;
-        for machine in &machines {
-            say(err, &format!("{}: to {}\n", archive.display(), machine.name))?;
-            block_on(load(&here, machine, archive, &bytes))?;
+        for some in machines.chunks(AT_ONCE) {
+            let names: Vec<&str> = some.iter().map(|machine| machine.name.as_str()).collect();
+            say(err, &format!("{}: to {}\n", archive.display(), names.join(", ")))?;
+            block_on(async { load_on(&here, some, archive, &bytes).await })?;
         }
         loaded.push(archive.display().to_string());
     }
@@ -47,6 +50,11 @@ pub(super) fn run(
         format!("{} archives are on {} machines\n", loaded.len(), names.len())
     })?;
     Ok(Exit::Done)
+}
+
+async fn load_on(here: &Place, machines: &[SeenMachine], archive: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let loads = machines.iter().map(|machine| load(here, machine, archive, bytes));
+    futures_util::future::try_join_all(loads).await.map(drop)
 }
 
 async fn load(here: &Place, machine: &SeenMachine, archive: &Path, bytes: &[u8]) -> Result<(), Failure> {
