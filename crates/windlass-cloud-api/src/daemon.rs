@@ -109,10 +109,19 @@ impl Daemon {
 
     /// How it is; none if none runs.
     pub async fn status(&self) -> Result<Option<Status>, StartError> {
+        match self.asked().await {
+            // One that leaves drops whoever it has not listened to yet; who asks again finds it gone.
+            Err(ClientError::Talk { .. }) => self.asked().await,
+            answer => answer,
+        }
+        .map_err(|source| StartError::AskDaemon { source })
+    }
+
+    async fn asked(&self) -> Result<Option<Status>, ClientError> {
         match self.client().status().await {
             Ok(status) => Ok(Some(status)),
             Err(error) if error.is_absent() => Ok(None),
-            Err(source) => Err(StartError::AskDaemon { source }),
+            Err(error) => Err(error),
         }
     }
 

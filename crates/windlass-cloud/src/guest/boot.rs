@@ -10,6 +10,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{execvp, getpid};
 use sha2::{Digest, Sha256};
+use windlass_steps::host::{cmd, run_blocking};
 
 use crate::machine::{Description, MachineError, PROGRAM, Part, mounts, slot};
 
@@ -25,9 +26,20 @@ pub(super) fn boot(description: &Description) -> Result<(), MachineError> {
     groups.sweep()?;
     groups.enter(Part::Machine, own_pid())?;
     let slot = slot::take(&description.directory, &description.os)?;
+    forget_rules(description)?;
     mounts::leave_host(&description.pins, &description.network)?;
     mounts::carry_out(&mounts::of(description, &slot))?;
     become_program(&nspawn(description))
+}
+
+/// The machine's network outlives its power, which rules of a packet filter do not: its software would meet what it had
+/// made before, and take it for somebody else's.
+fn forget_rules(description: &Description) -> Result<(), MachineError> {
+    let mut network = OsString::from("--net=");
+    network.push(&description.network);
+    let flushed = run_blocking(cmd("nsenter").arg(network).args(["nft", "flush", "ruleset"]));
+    let attempt = "forget the packet filter's rules of an earlier boot";
+    flushed.map(drop).map_err(|source| MachineError::UseHost { attempt, source: Box::new(source) })
 }
 
 /// A machine without its runner would run on with nobody to see its end.

@@ -257,7 +257,7 @@ mod tests {
             let there = |p: &mut Value| p["spec"]["nodeName"] = "masters-1".into();
             let answer = match query.contains("fieldSelector") {
                 true => list(&[pod("a", |_| {})]),
-                false if query.contains("b") => list(&[pod("b", there)]),
+                false if query.contains("%3Db") => list(&[pod("b", there)]),
                 false => list(&[]),
             };
             (StatusCode::OK, answer)
