@@ -52,8 +52,7 @@ pub enum Task {
         #[arg(long)]
         upstream: bool,
     },
-    /// Set up this host, build windlass, and go as far as windlass goes today: a prepared cluster directory and the
-    /// software for it
+    /// Set up this host, build windlass, fetch the software, and launch a local cluster of three masters and two workers
     Up {
         /// The cluster directory
         #[arg(long, default_value = "windlass-cluster")]

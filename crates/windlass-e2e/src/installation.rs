@@ -143,8 +143,11 @@ impl Installation {
     fn command(&self, words: &[&str]) -> Command {
         let mut command = program(&self.programs.join("windlass"));
         command.args(words).arg("--dir").arg(self.directory()).arg("--cache").arg(&self.cache);
-        command.arg("--cloud-run").arg(self.dir.path().join("run"));
-        command.arg("--cloud-state").arg(self.dir.path().join("state"));
+        // Preparing knows of no cloud.
+        if words != ["prepare"] {
+            command.arg("--cloud-run").arg(self.dir.path().join("run"));
+            command.arg("--cloud-state").arg(self.dir.path().join("state"));
+        }
         command
     }
 }

@@ -22,10 +22,10 @@ const STEPS: [&str; 12] = [
 /// etcd's members by their ids, asked of the first master.
 pub async fn members(cluster: &Installation) -> Vec<String> {
     let pki = "/etc/kubernetes/pki";
-    let script = format!(
-        "ctr -n k8s.io task exec --exec-id members-$$ $(ctr -n k8s.io containers list 'labels.\"io.kubernetes.container.name\"==etcd' -q | head -1) \
-         etcdctl --cacert {pki}/etcd-ca.crt --cert {pki}/etcd/server.crt --key {pki}/etcd/server.key member list"
-    );
+    let etcd = r#"ctr -n k8s.io containers list -q 'labels."io.kubernetes.container.name"==etcd' | head -1"#;
+    let tls = format!("--cacert {pki}/etcd-ca.crt --cert {pki}/etcd/server.crt --key {pki}/etcd/server.key");
+    let ask = format!("etcdctl --endpoints https://127.0.0.1:2379 {tls} member list");
+    let script = format!("ctr -n k8s.io task exec --exec-id members-$$ $({etcd}) {ask}");
     let request = ExecRequest {
         command: ["bash", "-ec", &script].map(str::to_owned).into(),
         stdin: String::new(),
