@@ -99,6 +99,7 @@ static ROWS: &[Row] = &[
     flag(ApiServer, "service-account-signing-key-file", "/etc/kubernetes/pki/sa.key", TRUST),
     flag(ApiServer, "service-cluster-ip-range", "{serviceCIDR}", "where service addresses lie"),
     flag(ApiServer, "shutdown-delay-duration", "2s", "longer than the balancer takes to see that the server goes"),
+    flag(ApiServer, "shutdown-send-retry-after", "true", "who still has a connection is told to come again, and comes to another server"),
     flag(ApiServer, "tls-cert-file", "/etc/kubernetes/pki/apiserver.crt", TRUST),
     flag(ApiServer, "tls-min-version", "VersionTLS12", TRUST),
     flag(ApiServer, "tls-private-key-file", "/etc/kubernetes/pki/apiserver.key", TRUST),
