@@ -69,7 +69,9 @@ fn processes() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        if ours.contains(&name.trim()) {
+        // What has ended and was not asked for its end yet is no process any more, and has no memory.
+        let lives = fs::read_to_string(entry.path().join("statm")).is_ok_and(|pages| !pages.starts_with("0 "));
+        if lives && ours.contains(&name.trim()) {
             found.insert(format!("{} {}", name.trim(), entry.file_name().to_string_lossy()));
         }
     }
