@@ -2,8 +2,8 @@
 //! node's pod resolves and reaches them; a log is read, a port forwarded; then all of it is deleted again, also when
 //! something was found wrong. What is found are statements that hold, or do not and why.
 //!
-//! [`objects`] says what is created, [`act`] does things in order, [`talk`] runs programs in pods and speaks to
-//! them, [`judge`] decides what an answer means.
+//! `objects` says what is created, `act` does things in order, `talk` runs programs in pods and speaks to
+//! them, `judge` decides what an answer means.
 
 mod act;
 mod finding;

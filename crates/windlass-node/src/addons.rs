@@ -1,7 +1,7 @@
 //! Applying the add-ons through the new control plane and seeing them done (`addons.service`), on the bootstrap machine.
 //!
-//! Each add-on has an `Addon` object that names its workloads ([`workload`]). It is done when they have rolled out, and its
-//! `Done` condition says so, or why not ([`condition`]). Both steps may be repeated.
+//! Each add-on has an `Addon` object that names its workloads (`workload`). It is done when they have rolled out, and its
+//! `Done` condition says so, or why not (`condition`). Both steps may be repeated.
 
 mod condition;
 mod workload;

@@ -3,7 +3,7 @@
 //! static pod is all that they start.
 //!
 //! Every half second it looks at what the runtime runs, at the copies on the disk, and at what the API said last, decides
-//! ([`plan`]), and does it. Its own copy always runs, beside its pod; whoever of the two has the lock works.
+//! (`plan`), and does it. Its own copy always runs, beside its pod; whoever of the two has the lock works.
 
 mod api;
 mod copy;

@@ -1,8 +1,8 @@
 //! Starting the control plane and handing it over (`bootkube.service`), on the bootstrap machine.
 //!
-//! In order: await a quorum of etcd ([`quorum`]), stop the servers whose port the API needs ([`servers`]), start a
-//! temporary control plane as static pods ([`static_pods`]), put the self-hosted one into its API and wait until it
-//! serves from the masters ([`control_plane`], judged in [`masters`]), then stop the temporary one ([`retire`]). While
+//! In order: await a quorum of etcd (`quorum`), stop the servers whose port the API needs (`servers`), start a
+//! temporary control plane as static pods (`static_pods`), put the self-hosted one into its API and wait until it
+//! serves from the masters (`control_plane`, judged in `masters`), then stop the temporary one (`retire`). While
 //! there is a temporary API, the approver works beside the flow. Every step may be repeated: whatever stops the flow,
 //! systemd starts it again from the top.
 
