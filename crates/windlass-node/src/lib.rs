@@ -28,3 +28,4 @@ pub mod pivot;
 pub mod places;
 pub mod probe;
 pub mod record;
+pub mod serve;

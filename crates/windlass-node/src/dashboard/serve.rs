@@ -12,9 +12,10 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 use windlass_steps::interrupt::Interrupt;
+
+use crate::serve::until_interrupted;
 
 use super::page::{STYLE, page};
 use super::read::Reader;
@@ -39,20 +40,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
 
 /// Serves until interrupted, then lets running requests end.
 pub async fn serve(listener: TcpListener, reader: Arc<Reader>, interrupt: &Interrupt) -> io::Result<()> {
-    let stop = interrupt.clone();
-    let server = axum::serve(listener, router(reader)).with_graceful_shutdown(async move { stop.raised().await });
-    let mut server = std::pin::pin!(server.into_future());
-    tokio::select! {
-        ended = &mut server => return ended,
-        () = interrupt.raised() => {}
-    }
-    match timeout(FAREWELL, server).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            warn!(took = ?FAREWELL, "requests were cut off");
-            Ok(())
-        }
-    }
+    until_interrupted(listener, router(reader), FAREWELL, interrupt).await
 }
 
 /// The five paths.

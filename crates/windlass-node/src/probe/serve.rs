@@ -3,33 +3,21 @@
 use std::io;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::Request;
 use axum::routing::get;
-use axum::{Router, serve as serve_router};
 use tokio::net::TcpListener;
-use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::info;
 use windlass_steps::interrupt::Interrupt;
+
+use crate::serve::until_interrupted;
 
 /// How long requests may take to end once the server is told to; its pod has little more.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serves until interrupted, then lets running requests end.
 pub async fn serve(listener: TcpListener, name: &str, interrupt: &Interrupt) -> io::Result<()> {
-    let stop = interrupt.clone();
-    let server = serve_router(listener, router(name)).with_graceful_shutdown(async move { stop.raised().await });
-    let mut server = std::pin::pin!(server.into_future());
-    tokio::select! {
-        ended = &mut server => return ended,
-        () = interrupt.raised() => {}
-    }
-    match timeout(FAREWELL, server).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            warn!(took = ?FAREWELL, "requests were cut off");
-            Ok(())
-        }
-    }
+    until_interrupted(listener, router(name), FAREWELL, interrupt).await
 }
 
 fn router(name: &str) -> Router {
@@ -47,6 +35,7 @@ mod tests {
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::probe::get::{self, GetError};
