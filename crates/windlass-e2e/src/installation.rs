@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use kube::Client;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-use windlass_cloud_api::{Client as Cloud, Label};
+use windlass_cloud_api::{Client as Cloud, ExecRequest, Label};
 use windlass_cluster::access::Access;
 
 use crate::journal::Journal;
@@ -118,6 +118,16 @@ impl Installation {
         let mut command = program(&self.directory().join("bin/kubectl"));
         command.arg("--kubeconfig").arg(self.directory().join("auth/kubeconfig")).args(words);
         self.run(command).await
+    }
+
+    /// What a script answers on a machine; it must succeed.
+    pub async fn on(&self, machine: &str, script: &str) -> String {
+        let command = ["bash", "-ec", script].map(str::to_owned).into();
+        let request = ExecRequest { command, stdin: String::new(), timeout: None };
+        let name = Label::parse(machine).expect("a name");
+        let answer = self.cloud().exec(&self.infra_id(), &name, &request).await.expect("the machine runs");
+        assert_eq!(answer.code, 0, "{machine}: {script}: {} {}", answer.stdout, answer.stderr);
+        answer.stdout
     }
 
     async fn run(&self, mut command: Command) -> Ran {

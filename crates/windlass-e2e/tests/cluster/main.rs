@@ -41,6 +41,7 @@ async fn a_ten_line_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
 
     order::is_that_of_the_launch_document(&cluster).await;
     usable(&cluster).await;
+    runtime_is_configured(&cluster).await;
     for words in [["launch"].as_slice(), &["up"]] {
         let finished = cluster.journal().finished();
         cluster.windlass(words).await.ended(8);
@@ -98,4 +99,14 @@ async fn usable(cluster: &Installation) {
     eprintln!("restarts: {restarts:?}");
     cluster.windlass(&["verify"]).await.ended(0);
     cluster.windlass(&["status"]).await.ended(0);
+}
+
+/// What was written for containerd is what containerd understood.
+async fn runtime_is_configured(cluster: &Installation) {
+    for machine in ["master-0", "worker-1"] {
+        let dump = cluster.on(machine, "containerd config dump").await;
+        for part in ["registry.k8s.io/pause:", "SystemdCgroup = false", "/opt/cni/bin", "snapshotter = 'overlayfs'"] {
+            assert!(dump.contains(part), "{part} on {machine}: {dump}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The order of the launch document, a to h, as journal and cluster show it.
 
-use windlass_cloud_api::{ExecRequest, Label, MachineState};
+use windlass_cloud_api::MachineState;
 use windlass_e2e::Installation;
 
 /// The steps as they must have finished.
@@ -26,18 +26,10 @@ pub async fn members(cluster: &Installation) -> Vec<String> {
     let tls = format!("--cacert {pki}/etcd-ca.crt --cert {pki}/etcd/server.crt --key {pki}/etcd/server.key");
     let ask = format!("etcdctl --endpoints https://127.0.0.1:2379 {tls} member list");
     let script = format!("ctr -n k8s.io task exec --exec-id members-$$ $({etcd}) {ask}");
-    let request = ExecRequest {
-        command: ["bash", "-ec", &script].map(str::to_owned).into(),
-        stdin: String::new(),
-        timeout: None,
-    };
-    let machine = Label::parse("master-0").expect("a name");
-    let answer = cluster.cloud().exec(&cluster.infra_id(), &machine, &request).await.expect("the machine runs");
-    assert_eq!(answer.code, 0, "{} {}", answer.stdout, answer.stderr);
-    let mut ids: Vec<String> =
-        answer.stdout.lines().filter_map(|line| line.split(',').next()).map(str::to_owned).collect();
+    let said = cluster.on("master-0", &script).await;
+    let mut ids: Vec<String> = said.lines().filter_map(|line| line.split(',').next()).map(str::to_owned).collect();
     ids.sort();
-    assert_eq!(ids.len(), 3, "{}", answer.stdout);
+    assert_eq!(ids.len(), 3, "{said}");
     ids
 }
 
