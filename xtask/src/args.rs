@@ -126,6 +126,8 @@ pub enum Drill {
     Artifacts,
     /// The local cloud's daemon, killed again and again, on simulated and on real machines; clusters that come and go
     Cloud,
+    /// `windlass launch` on real machines: killed at every step, without power, with a master cut off, with faults
+    Launch,
 }
 
 impl Measure {

@@ -4,6 +4,7 @@
 
 mod artifacts;
 mod cloud;
+mod launch;
 
 use std::fs;
 use std::future::pending;
@@ -40,6 +41,7 @@ pub fn run(
     let outcome = match what {
         Drill::Artifacts => artifacts::run(session, &ground, &mut chance),
         Drill::Cloud => cloud::run(session, &chance, cache),
+        Drill::Launch => launch::run(session, &chance, cache),
     };
     session.summary();
     outcome.inspect_err(|_| say(format_args!("what there is stays in {}", place.display())))?;

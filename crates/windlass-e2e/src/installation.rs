@@ -80,6 +80,14 @@ impl Installation {
         fs::write(self.directory().join(path), text).expect("the cluster directory can be written");
     }
 
+    /// Changes a file of the cluster directory; what is replaced must be there.
+    #[track_caller]
+    pub fn edit(&self, path: &str, from: &str, to: &str) {
+        let text = self.read(path);
+        assert!(text.contains(from), "{path} has no {from:?}:\n{text}");
+        self.put(path, &text.replace(from, to));
+    }
+
     /// Reads a file of the cluster directory.
     #[track_caller]
     pub fn read(&self, path: &str) -> String {
@@ -100,6 +108,11 @@ impl Installation {
     /// The local cloud.
     pub fn cloud(&self) -> Cloud {
         Cloud::new(self.dir.path().join("run/cloud.sock"))
+    }
+
+    /// What the local cloud has logged.
+    pub fn cloud_log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("state/cloud.log")).unwrap_or_default()
     }
 
     /// The API, as the user of this host reaches it.
@@ -143,6 +156,15 @@ impl Installation {
         let same = log.try_clone().expect("a file can be shared");
         let mut command = self.command(words);
         command.stdin(Stdio::null()).stdout(same).stderr(log).kill_on_drop(true).spawn().expect("the program starts")
+    }
+
+    /// Asks a started command to end, as Ctrl-C does, and answers its exit code.
+    pub async fn interrupt(&self, child: &mut Child) -> i32 {
+        if let Some(id) = child.id() {
+            let id = nix::unistd::Pid::from_raw(i32::try_from(id).expect("a process's number is small"));
+            nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGINT).expect("a child can be asked to end");
+        }
+        child.wait().await.expect("a child ends").code().unwrap_or(-1)
     }
 
     /// What the last started command has said.

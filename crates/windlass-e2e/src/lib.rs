@@ -1,11 +1,16 @@
 //! Drives the built programs from outside, on real machines.
 //!
 //! This crate is for tests of whole clusters and is not shipped. [`Installation`] is a cluster directory with a local cloud
-//! of its own; [`Ran`] is what came of a command; [`host::Traces`] is what of the host a cluster could change.
+//! of its own; [`Ran`] is what came of a command; [`host::Traces`] is what of the host a cluster could change. What
+//! belongs to every change is in `tests/cluster`; what takes longer is in `tests/drill`, which `cargo xtask drill launch`
+//! runs.
 
+pub mod etcd;
 pub mod host;
 mod installation;
 pub mod journal;
 pub mod poll;
+pub mod power;
+pub mod told;
 
 pub use installation::{Installation, Ran, Shape, until};

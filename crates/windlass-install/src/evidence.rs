@@ -17,8 +17,9 @@ const TAIL: usize = 256 << 10;
 const GATHER: &str = "gather";
 
 /// What is asked of a machine that runs, and the file that keeps the answer.
-const QUESTIONS: [(&str, &[&str]); 4] = [
+const QUESTIONS: [(&str, &[&str]); 5] = [
     ("report.json", &["/opt/windlass/bin/windlass-node", "report"]),
+    ("health.json", &["/opt/windlass/bin/windlass-node", "health"]),
     ("failed-units.txt", &["systemctl", "--failed", "--no-pager"]),
     ("journal.txt", &["journalctl", "--no-pager", "-n", "1000", "-p", "notice"]),
     (

@@ -21,6 +21,8 @@ use crate::trial::{Tried, Wanted};
 pub trait Sight {
     /// What the units of a machine say about themselves.
     async fn records(&self, machine: &str) -> Result<Records, LookError>;
+    /// What is wrong with a machine that its units do not say.
+    async fn health(&self, machine: &str) -> Result<Vec<UnmetLine>, LookError>;
     /// What the balancer thinks of each machine behind it.
     async fn backends(&self) -> Result<Vec<Backend>, LookError>;
     /// The API's own word that it is ready, asked as a user asks.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
 use windlass_cluster::ready;
-use windlass_platform::{BOOTSTRAP, MachineState, Platform, SeenMachine, Task};
+use windlass_platform::{BOOTSTRAP, Backend, MachineState, Platform, SeenMachine, Task};
 use windlass_steps::criterion::Observation;
 use windlass_steps::journal::History;
 use windlass_steps::report::chain;
@@ -55,6 +55,7 @@ pub async fn why(history: Option<&History>, platform: &impl Platform, sight: &im
                 findings.extend(of_machine(machine, platform, sight).await);
             }
             if !machines.is_empty() {
+                findings.extend(of_balancer(sight).await);
                 findings.extend(of_api(&machines, sight).await);
             }
         }
@@ -81,6 +82,8 @@ async fn of_machine(machine: &SeenMachine, platform: &impl Platform, sight: &imp
         }
         Err(error) => findings.push(finding("what its units say", chain(error.as_ref()).join(": "))),
     }
+    let health = sight.health(&machine.name).await.unwrap_or_default();
+    findings.extend(health.into_iter().map(|unmet| finding(&unmet.statement, unmet.reason)));
     for unit in failed_units(platform, &machine.name).await {
         let said = last_words(platform, &machine.name, &unit).await;
         findings.push(finding(&unit, format!("the unit has failed: {said}")));
@@ -100,6 +103,19 @@ async fn last_words(platform: &impl Platform, machine: &str, unit: &str) -> Stri
     let words = ["journalctl", "--no-pager", "--output", "cat", "--lines", "3", "--unit", unit];
     let said = platform.exec(machine, &Task::new(words, UNITS_LIMIT)).await.map(|ran| ran.stdout);
     said.unwrap_or_default().lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
+
+/// Machines that the balancer does not lead to.
+async fn of_balancer(sight: &impl Sight) -> Vec<Finding> {
+    let backends = match sight.backends().await {
+        Ok(backends) => backends,
+        Err(error) => return vec![unseen("the balancer", &chain(error.as_ref()))],
+    };
+    let refused = |Backend { machine, port, trouble }: Backend| {
+        let subject = format!("port {port} behind the balancer");
+        Some(Finding { step: None, machine: Some(machine), subject, reason: trouble? })
+    };
+    backends.into_iter().filter_map(refused).collect()
 }
 
 async fn of_api(machines: &[SeenMachine], sight: &impl Sight) -> Vec<Finding> {
@@ -151,7 +167,7 @@ mod tests {
     use windlass_spec::file::read_and_complete;
 
     use super::*;
-    use crate::sight::FakeSight;
+    use crate::sight::{FakeSight, UnmetLine};
 
     fn said(stdout: &str) -> Executed {
         Executed { code: 0, stdout: stdout.to_owned(), stderr: String::new() }
@@ -169,14 +185,19 @@ mod tests {
         sight.change(|shown| {
             shown.records.insert("master-0".to_owned(), crate::sight::Records::new());
             shown.nodes.retain(|node| node.metadata.name.as_deref() != Some("worker-1"));
+            let full = UnmetLine { statement: "etcd runs".to_owned(), reason: "it has ended: disk full".to_owned() };
+            shown.backends[0].trouble = Some("refused".to_owned());
+            shown.health.insert("master-0".to_owned(), vec![full]);
         });
         platform.answer(&FAILED_UNITS.join(" "), said("kubelet.service loaded failed failed The kubelet\n"));
         let words = "journalctl --no-pager --output cat --lines 3 --unit kubelet.service";
         platform.answer(words, said("started\nno such flag\n"));
         let told = why(None, &platform, &sight).await.to_string();
         let want = [
+            "master-0: etcd runs: it has ended: disk full",
             "master-0: kubelet.service: the unit has failed: started; no such flag",
             "worker-1: the machine: is off",
+            "master-0: port 6443 behind the balancer: refused",
             "worker-1: its node: 0 of 1 nodes are Ready; missing: worker-1 (not registered)",
         ];
         assert_eq!(told.lines().collect::<Vec<_>>(), want);

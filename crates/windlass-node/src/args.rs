@@ -75,6 +75,8 @@ pub enum Command {
     Probe(Probe),
     /// Say which stage each unit of this machine is in, as JSON
     Report,
+    /// Say what is wrong with this machine that no unit says: static pods, kubelet, disk and memory, as JSON
+    Health,
     /// Serve a read-only page about the cluster
     Dashboard(Dashboard),
     /// Hold a pod's sandbox: reap its orphans until told to end

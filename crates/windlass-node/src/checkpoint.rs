@@ -12,7 +12,6 @@ mod memory;
 mod plan;
 mod program;
 mod ready;
-mod runtime;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -29,13 +28,13 @@ use windlass_steps::report::chain;
 
 use crate::exit::{Exit, Failure};
 use crate::places::Places;
+use crate::tasks::{Tasks, TasksError};
 
 use api::Answer;
 use files::{Copies, FilesError, Lock};
 use memory::Memory;
 use program::Program;
 use ready::Readiness;
-use runtime::{Tasks, TasksError};
 
 pub use copy::{CopyError, copy_of};
 

@@ -2,15 +2,17 @@
 
 use std::io::{self, Write as _};
 
+use serde::Serialize;
 use windlass_cluster::access::Access;
+use windlass_steps::host::Host;
 
 use crate::args::{self, Arguments, Command};
 use crate::dashboard::{self, DashboardError};
 use crate::exit::{Exit, Failure};
 use crate::places::Places;
 use crate::{
-    addons, approver, bootstrap, checkpoint, cni, config_server, etcd_certs, etcd_signer, join, log, pause, pivot,
-    probe, record,
+    addons, approver, bootstrap, checkpoint, cni, config_server, etcd_certs, etcd_signer, health, join, log, pause,
+    pivot, probe, record,
 };
 
 /// Runs a command until it is done or told to end.
@@ -48,13 +50,18 @@ async fn work(command: &Command, places: &Places) -> Result<(), Failure> {
         Command::Checkpoint => checkpoint::run(places).await,
         Command::Cni => cni::run(places).await,
         Command::Probe(command) => probe::run(command).await,
+        Command::Health => say(&health::look(places, &Host).await),
         Command::Report | Command::Dashboard(_) | Command::Pause => Ok(()),
     }
 }
 
 /// Prints what every unit of this machine says about itself.
 fn report(places: &Places) -> Result<(), Failure> {
-    let text = serde_json::to_string(&record::collect(places)).expect("records are plain data");
+    say(&record::collect(places))
+}
+
+fn say(answer: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(answer).expect("what is said is plain data");
     let said = writeln!(io::stdout(), "{text}");
     said.map_err(|error| Failure::of(Exit::TryAgain, &error, "see that the output can be written"))
 }

@@ -1,9 +1,11 @@
 //! The one program on every machine, and in the images of the cluster's own pods.
 //!
-//! This crate is for what runs inside a cluster: so far the sandbox's process ([`pause`]) and the read-only cluster
-//! page ([`dashboard`]). It is not for bringing machines up, which is the command line's business. Its main types are
-//! [`args::Arguments`], [`dashboard::read::Reader`] (the cluster as the API tells it) and
-//! [`dashboard::summary::Summary`] (what the page shows).
+//! This crate is for what happens on a machine and inside its cluster: the units that make a node of it ([`bootstrap`],
+//! [`join`], [`etcd_certs`]), those of the bootstrap machine ([`config_server`], [`etcd_signer`], [`pivot`], [`addons`]),
+//! the pods of ours ([`approver`], [`checkpoint`], [`cni`], [`dashboard`], [`pause`]), and what others ask of a machine
+//! ([`record`], [`health`], [`probe`]). It is not for making machines, which is the command line's business. Its main
+//! types are [`args::Arguments`], [`places::Places`] (where things lie), [`facts::Facts`] (who the machine is) and
+//! [`record::Record`] (what a unit says about itself).
 
 pub mod addons;
 pub mod approver;
@@ -19,6 +21,7 @@ pub mod etcd_certs;
 pub mod etcd_signer;
 pub mod exit;
 pub mod facts;
+pub mod health;
 pub mod https;
 pub mod join;
 pub mod log;
@@ -29,3 +32,4 @@ pub mod places;
 pub mod probe;
 pub mod record;
 pub mod serve;
+pub mod tasks;

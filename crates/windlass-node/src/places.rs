@@ -70,6 +70,16 @@ places! {
     flannel_subnet = "run/flannel/subnet.env";
     /// The kubelet's own certificates.
     kubelet_pki = "var/lib/kubelet/pki";
+    /// What the kubelet keeps of its pods.
+    kubelet_data = "var/lib/kubelet";
+    /// What the container runtime keeps.
+    containerd_data = "var/lib/containerd";
+    /// Where everything logs to.
+    logs = "var/log";
+    /// What containers of pods have said.
+    pod_logs = "var/log/pods";
+    /// The machine's own control groups.
+    cgroups = "sys/fs/cgroup";
     /// The complete spec as JSON, on the bootstrap machine.
     cluster = "opt/windlass/cluster.json";
     /// The configs that the machine-config server serves.

@@ -61,6 +61,9 @@ pub struct BaseInputs<'a> {
     pub images: &'a [PathBuf],
 }
 
+/// What pods of others mount from every machine, whether it has anything in it or not: `/usr` is not written to later.
+const MOUNTED: [&str; 1] = ["usr/lib/modules"];
+
 /// Makes the base at `out`, which must not exist. Its files are hard links to the root's, so that it costs no space.
 pub async fn make_base(
     inputs: &BaseInputs<'_>,
@@ -74,6 +77,9 @@ pub async fn make_base(
     copied.map_err(|source| BaseError::RunTool { attempt: "link the root's files", source })?;
     write(&out.join("usr/lib/os-release"), &os_release(inputs.os_version))?;
     write(&out.join("usr/share/windlass/base"), &format!("{}\n", inputs.os_version.base_name()))?;
+    for folder in MOUNTED {
+        make_dir(out.join(folder), Mode::PUBLIC_DIR).map_err(|error| change("make", out)(io::Error::other(error)))?;
+    }
     for image in inputs.images {
         let name = image.file_name().unwrap_or(image.as_os_str());
         let to = out.join(IMAGES).join(name);

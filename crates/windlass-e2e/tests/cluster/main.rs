@@ -3,15 +3,15 @@
 
 #![expect(clippy::print_stderr, reason = "what was measured is read in the test's output")]
 
+mod handover;
 mod order;
-mod power;
 mod told;
 
 use std::time::Duration;
 
 use windlass_e2e::host::Traces;
 use windlass_e2e::poll::Poller;
-use windlass_e2e::{Installation, Shape, until};
+use windlass_e2e::{Installation, Shape, etcd, power, until};
 
 /// How long the last of a cluster may take to go.
 const TRACES: Duration = Duration::from_secs(20);
@@ -26,18 +26,20 @@ async fn a_ten_line_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
     cluster.windlass(&["prepare"]).await.ended(0);
     let ca = cluster.read("assets/pki/ca.crt");
 
+    told::a_corrupt_manifest_is_named(&cluster).await;
     let members = killed_after(&cluster, "form-etcd-quorum").await;
     let poller = poll_from_the_first_answer(&cluster);
     let mut resumed = cluster.start(&["resume"]);
-    let poller = poller.await;
+    let (poller, unready) = tokio::join!(poller, handover::first_unready(&cluster));
     let status = tokio::time::timeout(LONG, resumed.wait()).await.expect("resume ends").expect("resume was started");
     let answers = poller.stop().await;
     assert!(status.success(), "{}", cluster.said());
+    handover::was_seen_in_time(&cluster, unready);
     eprintln!("through the pivot: {answers:?}");
     assert_eq!(answers.failed, [], "of {} requests", answers.good);
     assert!(answers.good > 50, "{answers:?}");
     assert_eq!(cluster.read("assets/pki/ca.crt"), ca);
-    assert_eq!(order::members(&cluster).await, members, "resuming keeps the members");
+    assert_eq!(etcd::members(&cluster).await, members, "resuming keeps the members");
 
     order::is_that_of_the_launch_document(&cluster).await;
     usable(&cluster).await;
@@ -47,8 +49,10 @@ async fn a_ten_line_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
         cluster.windlass(words).await.ended(8);
         assert_eq!(cluster.journal().finished(), finished, "{words:?} changes nothing");
     }
-    power::cut_of_every_machine(&cluster).await;
+    let took = power::cut_of_every_machine(&cluster).await;
+    eprintln!("usable {:.1} s after all power was cut", took.as_secs_f64());
     told::a_dead_worker_is_named(&cluster).await;
+    told::a_missing_image_is_named(&cluster).await;
 
     cluster.windlass(&["down", "--yes"]).await.ended(0);
     assert!(!cluster.directory().join("journal.jsonl").exists());
@@ -71,7 +75,7 @@ async fn killed_after(cluster: &Installation, step: &str) -> Vec<String> {
     })
     .await;
     launch.kill().await.expect("a child can be killed");
-    order::members(cluster).await
+    etcd::members(cluster).await
 }
 
 /// From the first answer on, no request may fail.

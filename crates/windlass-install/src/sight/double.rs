@@ -14,7 +14,7 @@ use windlass_spec::complete::machines;
 use windlass_spec::file::Role;
 use windlass_steps::criterion::LookError;
 
-use super::{Record, Records, Sight, UnitState};
+use super::{Record, Records, Sight, UnitState, UnmetLine};
 use crate::trial::{Finding, Tried, Wanted};
 
 /// Shows what it is told to.
@@ -28,6 +28,8 @@ pub struct FakeSight {
 pub struct Shown {
     /// The records of each machine; one that is not here cannot be asked.
     pub records: BTreeMap<String, Records>,
+    /// What is wrong with each machine.
+    pub health: BTreeMap<String, Vec<UnmetLine>>,
     /// What stands behind the balancer.
     pub backends: Vec<Backend>,
     /// Every node.
@@ -49,6 +51,7 @@ impl FakeSight {
         let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
         let shown = Shown {
             records: [(BOOTSTRAP.to_owned(), finished())].into(),
+            health: BTreeMap::new(),
             backends: masters.flat_map(|machine| up(machine.name.as_str())).collect(),
             nodes: names.iter().map(|name| ready_node(name)).collect(),
             pods: names.iter().map(|name| ready_pod(name)).collect(),
@@ -123,6 +126,10 @@ impl Sight for FakeSight {
     async fn records(&self, machine: &str) -> Result<Records, LookError> {
         let found = self.lock().records.get(machine).cloned();
         found.ok_or_else(|| format!("{machine} cannot be asked").into())
+    }
+
+    async fn health(&self, machine: &str) -> Result<Vec<UnmetLine>, LookError> {
+        Ok(self.lock().health.get(machine).cloned().unwrap_or_default())
     }
 
     async fn backends(&self) -> Result<Vec<Backend>, LookError> {

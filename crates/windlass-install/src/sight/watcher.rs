@@ -7,16 +7,18 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Api, Client};
+use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 use windlass_cluster::access::Access;
 use windlass_cluster::{ready, version};
 use windlass_platform::{Backend, Platform, Task};
 use windlass_steps::criterion::LookError;
 
-use super::{Records, Sight};
+use super::{Records, Sight, UnmetLine};
 use crate::trial::{self, Tried, Wanted};
 
 const REPORT: [&str; 2] = ["/opt/windlass/bin/windlass-node", "report"];
+const HEALTH: [&str; 2] = ["/opt/windlass/bin/windlass-node", "health"];
 const REPORT_LIMIT: Duration = Duration::from_secs(5);
 /// Criteria of one step look at the same moment; the machine is asked once for all of them.
 const FRESH: Duration = Duration::from_millis(150);
@@ -33,6 +35,14 @@ impl<'a, P: Platform> Watcher<'a, P> {
     /// Looks at the cluster of this platform. The kubeconfig is read when the API is first asked.
     pub fn new(platform: &'a P, kubeconfig: impl Into<PathBuf>) -> Self {
         Watcher { platform, kubeconfig: kubeconfig.into(), client: Mutex::default(), reports: Mutex::default() }
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, machine: &str, question: [&str; 2]) -> Result<T, LookError> {
+        let ran = self.platform.exec(machine, &Task::new(question, REPORT_LIMIT)).await?;
+        if ran.code != 0 {
+            return Err(format!("{machine} reports nothing: exit code {}: {}", ran.code, ran.stderr.trim()).into());
+        }
+        Ok(serde_json::from_str(&ran.stdout)?)
     }
 
     /// A client of the cluster's API, made once.
@@ -53,13 +63,13 @@ impl<P: Platform> Sight for Watcher<'_, P> {
         if let Some((_, records)) = reports.get(machine).filter(|(asked, _)| asked.elapsed() < FRESH) {
             return Ok(records.clone());
         }
-        let ran = self.platform.exec(machine, &Task::new(REPORT, REPORT_LIMIT)).await?;
-        if ran.code != 0 {
-            return Err(format!("{machine} reports nothing: exit code {}: {}", ran.code, ran.stderr.trim()).into());
-        }
-        let records: Records = serde_json::from_str(&ran.stdout)?;
+        let records: Records = self.ask(machine, REPORT).await?;
         reports.insert(machine.to_owned(), (Instant::now(), records.clone()));
         Ok(records)
+    }
+
+    async fn health(&self, machine: &str) -> Result<Vec<UnmetLine>, LookError> {
+        self.ask(machine, HEALTH).await
     }
 
     async fn backends(&self) -> Result<Vec<Backend>, LookError> {

@@ -6,7 +6,10 @@ use super::api::{Answer, Here};
 use super::files::Copies;
 use super::plan::{Elsewhere, Reach, Real, Seen, View, Word};
 use super::program::Program;
-use super::runtime::Tasks;
+use crate::tasks::{Task, Tasks};
+
+/// The only namespace whose pods have copies.
+const NAMESPACE: &str = "kube-system";
 
 /// Counts looks.
 #[derive(Debug, Default)]
@@ -36,13 +39,19 @@ impl Memory {
 
     fn view(&mut self, program: &Program, answer: &Answer, tasks: &Tasks, copies: &Copies) -> View {
         let counts = self.counts.entry(program.clone()).or_default();
-        let running = tasks.of(program);
+        let running = real_pods(tasks, program);
         counts.absent = if running.is_empty() { counts.absent.saturating_add(1) } else { 0 };
         let real = if running.is_empty() { Real::Absent { looks: counts.absent } } else { Real::Runs };
         let word = counts.word(program, answer, &running);
         let (waiting, active) = (copies.waiting.get(program).cloned(), copies.active.get(program).cloned());
         View { real, word, waiting, active }
     }
+}
+
+/// The identities of this program's real pods that run here.
+fn real_pods<'a>(tasks: &'a Tasks, program: &Program) -> BTreeSet<&'a str> {
+    let is_of = |task: &&Task| task.namespace == NAMESPACE && program.is_of_real(&task.pod);
+    tasks.iter().filter(is_of).map(|task| task.uid.as_str()).collect()
 }
 
 impl Counts {

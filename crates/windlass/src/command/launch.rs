@@ -105,8 +105,7 @@ struct Launching<'a> {
 
 impl Launching<'_> {
     async fn flow(&self, journal: Journal) -> Result<Result<Ready, Stop>, Failure> {
-        let unexpected = |error: std::io::Error| Failure::of(Exit::Unexpected, &error, "look at the cause");
-        let interrupt = Interrupt::on_signals().map_err(unexpected)?;
+        let interrupt = Interrupt::on_signals().map_err(|error| unexpected(&error))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let stream = self.stream(journal)?;
         self.platform.wake().await.map_err(|error| platform_failure(&error))?;
@@ -159,31 +158,41 @@ impl Launching<'_> {
     /// The failure, after evidence of it was kept.
     fn failed(&self, stop: &Stop) -> Failure {
         let mut failure = failure::of_stop(self.common, stop);
-        if failure.exit == Exit::PreflightRefused || failure.exit == Exit::Interrupted {
+        // Nothing was made that could have said something.
+        if failure.exit == Exit::PreflightRefused {
             return failure;
         }
         let why = failure.report.to_string();
         let now = SystemClock::new().now();
         let gathered = block_on(async {
+            // Whoever interrupts a second time does not want to wait for it.
+            let again = Interrupt::on_signals().map_err(|error| unexpected(&error))?;
             let gathering = evidence::gather(&self.common.dir, self.platform, &why, now);
-            Ok(tokio::time::timeout(EVIDENCE, gathering).await)
+            Ok(tokio::select! {
+                gathered = tokio::time::timeout(EVIDENCE, gathering) => gathered.ok(),
+                () = again.raised() => None,
+            })
         });
         match gathered {
-            Ok(Ok(Ok(place))) => {
+            Ok(Some(Ok(place))) => {
                 failure.report.next.push_str(&format!("\nwhat the machines said is in {}", place.display()));
             }
-            Ok(Ok(Err(error))) => tracing::warn!(%error, "evidence not kept"),
-            Ok(Err(_)) | Err(_) => tracing::warn!("evidence not gathered in time"),
+            Ok(Some(Err(error))) => tracing::warn!(%error, "evidence not kept"),
+            Ok(None) | Err(_) => tracing::warn!("evidence not gathered in time"),
         }
         failure
     }
+}
+
+fn unexpected(error: &std::io::Error) -> Failure {
+    Failure::of(Exit::Unexpected, error, "look at the cause")
 }
 
 /// Everything that machines are made from, or what is missing of it.
 fn found(common: &Common, flags: &LaunchFlags, assets: &Assets) -> Result<Result<Software, Vec<String>>, Failure> {
     if flags.place.cloud_simulated {
         let this = std::env::current_exe();
-        let this = this.map_err(|error| Failure::of(Exit::Unexpected, &error, "look at the cause"))?;
+        let this = this.map_err(|error| unexpected(&error))?;
         return Ok(Ok(Software::simulated(&this)));
     }
     let cache = Cache::open(&common.cache).map_err(|error| artifacts::cache_failure(&error))?;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use windlass_cloud_api::{
-    BalancerSpec, Check, Client, ClusterSpec, Daemon, Egress, ExecRequest, ImageSpec, Label, MachineSpec, RecordChange,
-    RecordKind, RecordName, Seed, World,
+    BalancerSpec, Check, Client, ClusterSpec, Daemon, Egress, ExecRequest, ImageSpec, Label, MachineSpec, MachineState,
+    RecordChange, RecordKind, RecordName, Seed, World,
 };
 use windlass_spec::KubeVersion;
 use windlass_steps::host::{cmd, run_blocking};
@@ -130,7 +130,8 @@ impl Peer {
     }
 
     async fn sh(&self, name: &str, script: &str) -> Result<String, Trouble> {
-        let command = ["bash", "-ec", script].map(str::to_owned).to_vec();
+        let script = format!("PATH=$PATH:{PROGRAMS}; {script}");
+        let command = ["bash", "-ec", &script].map(str::to_owned).to_vec();
         let seconds = u32::try_from(PATIENCE.as_secs())?;
         let request = ExecRequest { command, stdin: String::new(), timeout: Some(seconds) };
         let answer = self.client.exec(&self.cluster, &Label::parse(name)?, &request).await?;
@@ -146,14 +147,20 @@ impl Peer {
             loop {
                 ticks.tick().await;
                 if self.sh(name, script).await.is_ok() {
-                    return;
+                    return Ok(());
+                }
+                let machine = self.client.machine(&self.cluster, &Label::parse(name)?).await?;
+                if let MachineState::Dead { reason, .. } = machine.state {
+                    return Err(format!("{name} is dead: {reason}").into());
                 }
             }
         };
-        Ok(tokio::time::timeout(PATIENCE, look).await.map_err(|_| format!("{name}: never: {script}"))?)
+        tokio::time::timeout(PATIENCE, look).await.map_err(|_| format!("{name}: never: {script}"))?
     }
 }
 
+/// Where kubeadm and kubectl are on a machine: `/usr` is not written to.
+const PROGRAMS: &str = "/opt/peer/bin";
 const KUBECTL: &str = "kubectl --kubeconfig /etc/kubernetes/admin.conf";
 const INIT: &str = "kubeadm init --config /etc/peer/kubeadm.yaml --ignore-preflight-errors=all --upload-certs";
 
@@ -193,9 +200,8 @@ fn ignition() -> Result<String, Trouble> {
         .replace("@COREDNS@", &format!("v{}", companions.core_dns))
         .replace("@DOMAIN@", DOMAIN);
     let containerd = include_str!("peer/containerd.toml").replace("@PAUSE@", companions.pause);
-    let links = ["kubeadm", "kubectl"].map(
-        |name| json!({ "path": format!("/usr/local/bin/{name}"), "target": "/usr/bin/kubelet", "overwrite": true }),
-    );
+    let links = ["kubeadm", "kubectl"]
+        .map(|name| json!({ "path": format!("{PROGRAMS}/{name}"), "target": "/usr/bin/kubelet", "overwrite": true }));
     let unit = |name: &str, text: &str| json!({ "name": name, "enabled": true, "contents": text });
     Ok(json!({
         "ignition": { "version": "3.3.0" },

@@ -12,11 +12,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use windlass_steps::host::read_file;
 
-use super::program::Program;
-
 const LIMIT: u64 = 4 << 20;
-/// The only namespace whose pods have copies.
-const NAMESPACE: &str = "kube-system";
 
 /// A container that runs in a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +23,8 @@ pub struct Task {
     pub pod: String,
     /// The pod's identity.
     pub uid: String,
+    /// Its own name within the pod.
+    pub container: String,
 }
 
 /// Why the books cannot be read.
@@ -60,10 +58,9 @@ impl Tasks {
         Ok(())
     }
 
-    /// The identities of this program's real pods that run here.
-    pub fn of(&self, program: &Program) -> BTreeSet<&str> {
-        let is_of = |task: &&Task| task.namespace == NAMESPACE && program.is_of_real(&task.pod);
-        self.known.values().flatten().filter(is_of).map(|task| task.uid.as_str()).collect()
+    /// Everything that runs.
+    pub fn iter(&self) -> impl Iterator<Item = &Task> {
+        self.known.values().flatten()
     }
 }
 
@@ -88,14 +85,24 @@ fn parse(bytes: &[u8]) -> Option<Task> {
     if take("container-type")? != "container" {
         return None;
     }
-    Some(Task { namespace: take("sandbox-namespace")?, pod: take("sandbox-name")?, uid: take("sandbox-uid")? })
+    Some(Task {
+        namespace: take("sandbox-namespace")?,
+        pod: take("sandbox-name")?,
+        uid: take("sandbox-uid")?,
+        container: take("container-name")?,
+    })
 }
 
 #[cfg(test)]
 impl Tasks {
     /// A double: these pods of kube-system, by name and identity.
-    pub(super) fn running(pods: &[(&str, &str)]) -> Self {
-        let task = |pod: &str, uid: &str| Task { namespace: NAMESPACE.into(), pod: pod.into(), uid: uid.into() };
+    pub(crate) fn running(pods: &[(&str, &str)]) -> Self {
+        let task = |pod: &str, uid: &str| Task {
+            namespace: "kube-system".into(),
+            pod: pod.into(),
+            uid: uid.into(),
+            container: "c".into(),
+        };
         Tasks { known: pods.iter().map(|(pod, uid)| ((*uid).into(), Some(task(pod, uid)))).collect() }
     }
 }
@@ -119,13 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn real_pods_are_found_as_they_come_and_go() {
+    fn containers_are_found_as_they_come_and_go() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("k8s.io");
         let mut tasks = Tasks::default();
         tasks.look(&folder).unwrap();
-        let api = Program::api_server();
-        assert!(tasks.of(&api).is_empty());
+        assert_eq!(tasks.iter().count(), 0);
         let add = |id: &str, text: &str| {
             make_dir(folder.join(id), Mode::PRIVATE_DIR).unwrap();
             write_file(folder.join(id).join("config.json"), text, Mode::PUBLIC).unwrap();
@@ -134,17 +140,15 @@ mod tests {
         add("s2", "not JSON");
         add("s3", "{}");
         make_dir(folder.join("s4"), Mode::PRIVATE_DIR).unwrap();
-        add("c1", &configuration("container", "kube-system", "checkpoint-kube-apiserver-masters-0", "u2"));
-        add("c2", &configuration("container", "default", "kube-apiserver-fake", "u3"));
         tasks.look(&folder).unwrap();
-        assert!(tasks.of(&api).is_empty(), "a sandbox alone, a copy and a pod of somebody else are not it");
+        assert_eq!(tasks.iter().count(), 0, "a sandbox alone is no container, and what says nothing is none either");
         add("c3", &configuration("container", "kube-system", "kube-apiserver-x7k2p", "u1"));
         tasks.look(&folder).unwrap();
-        assert_eq!(tasks.of(&api), BTreeSet::from(["u1"]));
-        assert!(tasks.of(&Program::parse("kube-scheduler").unwrap()).is_empty());
+        let found: Vec<_> = tasks.iter().map(|task| (task.pod.as_str(), task.container.as_str())).collect();
+        assert_eq!(found, [("kube-apiserver-x7k2p", "c")]);
         fs::remove_dir_all(folder.join("c3")).unwrap();
         tasks.look(&folder).unwrap();
-        assert!(tasks.of(&api).is_empty());
+        assert_eq!(tasks.iter().count(), 0);
     }
 
     #[test]

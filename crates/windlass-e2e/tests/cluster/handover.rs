@@ -1,0 +1,50 @@
+//! The moment at which the temporary control plane goes: the balancer must see it at once.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use windlass_cloud_api::{ExecRequest, Label};
+use windlass_e2e::{Installation, until};
+
+/// Within this time of the first unready answer nobody is led to the bootstrap machine any more.
+const LIMIT: Duration = Duration::from_secs(2);
+const LONG: u32 = 600;
+/// The API server says when it stops being ready; the runtime writes the time before it. The kubelet removes the file with
+/// the pod, so it is read while it is written.
+const WATCH: &str = "log='/var/log/pods/kube-system_bootstrap-kube-apiserver-*/*/0.log'
+    until ls $log; do sleep 0.2; done >/dev/null 2>&1
+    tail --lines +1 --follow $log | grep --max-count 1 ShutdownInitiated | cut -d ' ' -f 1";
+
+/// Waits on the bootstrap machine until its API server says that it goes, and answers when that was.
+pub async fn first_unready(cluster: &Installation) -> OffsetDateTime {
+    let bootstrap = Label::parse("bootstrap").expect("a name");
+    let (cloud, name) = (cluster.cloud(), cluster.infra_id());
+    let request = ExecRequest {
+        command: ["bash", "-c", WATCH].map(str::to_owned).into(),
+        stdin: String::new(),
+        timeout: Some(LONG),
+    };
+    let said = until("the bootstrap machine can be asked", Duration::from_secs(60), async || {
+        cloud.exec(&name, &bootstrap, &request).await.map_err(|error| error.to_string())
+    })
+    .await;
+    parse(said.stdout.trim())
+}
+
+/// The balancer had dropped the bootstrap machine in time.
+pub fn was_seen_in_time(cluster: &Installation, unready: OffsetDateTime) {
+    let log = cluster.cloud_log();
+    let down = log.lines().filter(|line| line.contains("target is d") && line.contains("target=bootstrap"));
+    let times =
+        down.filter(|line| line.contains(":6443")).map(|line| parse(line.split(' ').next().unwrap_or_default()));
+    let dropped = times.filter(|time| *time >= unready - Duration::from_millis(200)).min();
+    let dropped = dropped.unwrap_or_else(|| panic!("the balancer never dropped it after {unready}:\n{log}"));
+    let after = dropped - unready;
+    eprintln!("the balancer dropped the bootstrap machine {after} after its API stopped being ready");
+    assert!(after <= LIMIT, "{after}");
+}
+
+fn parse(time: &str) -> OffsetDateTime {
+    OffsetDateTime::parse(time, &Rfc3339).unwrap_or_else(|error| panic!("{time:?}: {error}"))
+}

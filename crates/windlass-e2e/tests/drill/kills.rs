@@ -1,0 +1,60 @@
+//! `windlass launch` killed at every step, as nothing can prevent: `resume` finishes what it began.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::Instant;
+
+use windlass_e2e::host::Traces;
+use windlass_e2e::{etcd, until};
+
+use crate::{prepared, seed};
+
+const STEPS: [&str; 12] = [
+    "preflight",
+    "create-network",
+    "start-machines",
+    "serve-machine-config",
+    "form-etcd-quorum",
+    "start-control-plane",
+    "pivot-control-plane",
+    "apply-addons",
+    "retire-bootstrap",
+    "join-workers",
+    "settle-addons",
+    "verify",
+];
+/// From here on etcd has members.
+const QUORUM: usize = 4;
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
+async fn a_launch_killed_at_each_of_its_steps_is_finished_by_resume() {
+    let before = Traces::take();
+    for (number, step) in STEPS.iter().enumerate() {
+        // Every second bit of the seed's products is as good as a coin.
+        let is_finished = (seed().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (number * 4)) & 1 == 1;
+        let moment = format!("{step}/{}", if is_finished { "finished" } else { "started" });
+        let cluster = prepared("kills").await;
+        let ca = cluster.read("assets/pki/ca.crt");
+        let mut launch = cluster.start(&["launch", "--killed-at", &moment]);
+        let status = launch.wait().await.expect("a child ends");
+        assert_eq!(status.signal(), Some(9), "{moment}: {}", cluster.said());
+        let members = if number > QUORUM { Some(etcd::members(&cluster).await) } else { None };
+        let resumed = Instant::now();
+        // What was killed in its last step may have left nothing to do but that step's checks.
+        cluster.windlass(&["resume"]).await.ended(0);
+        let took = resumed.elapsed().as_secs_f64();
+        assert_eq!(cluster.journal().finished(), STEPS, "{moment}");
+        assert_eq!(cluster.read("assets/pki/ca.crt"), ca, "{moment}");
+        if let Some(members) = members {
+            assert_eq!(etcd::members(&cluster).await, members, "{moment}");
+        }
+        cluster.windlass(&["verify"]).await.ended(0);
+        cluster.windlass(&["down", "--yes"]).await.ended(0);
+        until("the host is as it was", crate::faults::TRACES, async || match Traces::take().changes(&before) {
+            changes if changes.is_empty() => Ok(()),
+            changes => Err(changes.join("\n")),
+        })
+        .await;
+        eprintln!("killed at {moment}: resumed in {took:.1} s");
+    }
+}
