@@ -20,7 +20,7 @@ pub mod unit;
 pub use asset::{Asset, AssetError, AssetFile};
 pub use config::Configs;
 pub use directory::{AssetDir, Draft};
-pub use ignition::IgnitionConfigs;
+pub use ignition::{BootstrapConfigs, IgnitionConfigs, RoleConfigs};
 pub use kubeconfig::Kubeconfigs;
 pub use lock::Lock;
 pub use manifest::Manifests;

@@ -5,6 +5,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use thiserror::Error;
@@ -16,7 +17,8 @@ const ROWS: TableDefinition<&str, &[u8]> = TableDefinition::new("rows");
 
 /// The open state file.
 pub struct Store {
-    database: Database,
+    /// Nothing after a change that could not be written: the database takes no more then, and is opened again.
+    database: Mutex<Option<Database>>,
     path: PathBuf,
 }
 
@@ -95,24 +97,16 @@ impl Store {
             Err(Unreadable::Shared) => Err(StoreError::Share { path: path.to_owned() }),
             Err(Unreadable::Damaged(reason)) => {
                 let aside = put_aside(path)?;
-                let (store, _) = Store::read(path).map_err(|error| match error {
-                    Unreadable::Shared => StoreError::Share { path: path.to_owned() },
-                    Unreadable::Damaged(reason) => StoreError::Make { path: path.to_owned(), source: reason.into() },
-                })?;
+                let (store, _) = Store::read(path).map_err(|error| error.told(path))?;
                 Ok((store, Opened::Damaged { aside, reason }))
             }
+            Err(error @ Unreadable::Unreachable(_)) => Err(error.told(path)),
         }
     }
 
     fn read(path: &Path) -> Result<(Store, Vec<Row>), Unreadable> {
         let damaged = |error: &dyn std::fmt::Display| Unreadable::Damaged(error.to_string());
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path).map_err(|e| damaged(&e))?;
-        let database = Database::builder().create_file(file).map_err(|error| match error {
-            redb::DatabaseError::DatabaseAlreadyOpen => Unreadable::Shared,
-            error => damaged(&error),
-        })?;
+        let database = database(path)?;
         let transaction = database.begin_read().map_err(|e| damaged(&e))?;
         let rows = match transaction.open_table(ROWS) {
             Err(redb::TableError::TableDoesNotExist(_)) => Vec::new(),
@@ -126,7 +120,7 @@ impl Store {
                 rows
             }
         };
-        Ok((Store { database, path: path.to_owned() }, rows))
+        Ok((Store { database: Mutex::new(Some(database)), path: path.to_owned() }, rows))
     }
 
     /// Writes these changes, all or none; they are on the disk when it returns.
@@ -135,23 +129,70 @@ impl Store {
     }
 
     fn write(&self, edits: &[Edit]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let transaction = self.database.begin_write()?;
-        {
-            let mut table = transaction.open_table(ROWS)?;
-            for edit in edits {
-                match edit {
-                    Edit::Put(row) => drop(table.insert(row.key().as_str(), serde_json::to_vec(row)?.as_slice())?),
-                    Edit::Drop(row) => drop(table.remove(row.key().as_str())?),
-                }
-            }
+        let mut held = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let database = match held.take() {
+            Some(database) => database,
+            None => database(&self.path).map_err(|error| error.told(&self.path))?,
+        };
+        let written = put(&database, edits);
+        if written.is_ok() {
+            *held = Some(database);
         }
-        Ok(transaction.commit()?)
+        written
     }
 }
 
+/// All of these changes or none.
+fn put(database: &Database, edits: &[Edit]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let transaction = database.begin_write()?;
+    {
+        let mut table = transaction.open_table(ROWS)?;
+        for edit in edits {
+            match edit {
+                Edit::Put(row) => drop(table.insert(row.key().as_str(), serde_json::to_vec(row)?.as_slice())?),
+                Edit::Drop(row) => drop(table.remove(row.key().as_str())?),
+            }
+        }
+    }
+    Ok(transaction.commit()?)
+}
+
+/// Why a state file cannot be read.
 enum Unreadable {
     Shared,
+    /// What is in it makes no sense.
     Damaged(String),
+    /// Nothing is known about what is in it, because the disk is full or does not answer.
+    Unreachable(std::io::Error),
+}
+
+impl Unreadable {
+    fn told(self, path: &Path) -> StoreError {
+        let path = path.to_owned();
+        match self {
+            Unreadable::Shared => StoreError::Share { path },
+            Unreadable::Damaged(reason) => StoreError::Make { path, source: reason.into() },
+            Unreadable::Unreachable(error) => StoreError::Make { path, source: error.into() },
+        }
+    }
+}
+
+fn database(path: &Path) -> Result<Database, Unreadable> {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path).map_err(Unreadable::Unreachable)?;
+    Database::builder().create_file(file).map_err(|error| match error {
+        redb::DatabaseError::DatabaseAlreadyOpen => Unreadable::Shared,
+        redb::DatabaseError::Storage(redb::StorageError::Io(error)) if !tells_of_damage(&error) => {
+            Unreadable::Unreachable(error)
+        }
+        error => Unreadable::Damaged(error.to_string()),
+    })
+}
+
+/// A file that is too short or says something else is damaged; a disk that is full or fails says nothing about the file.
+fn tells_of_damage(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof)
 }
 
 /// Keeps every damaged file: the lowest number that is free.

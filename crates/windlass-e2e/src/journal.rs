@@ -14,6 +14,16 @@ impl Journal {
         Journal { events: text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect() }
     }
 
+    /// How many events there are.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether nothing has happened.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
     /// The steps that have finished, in order.
     pub fn finished(&self) -> Vec<String> {
         let finished = self.events.iter().filter(|event| event["kind"] == "finished");

@@ -9,6 +9,8 @@ use crate::Installation;
 
 /// Within this time of a stall it is told.
 pub const LIMIT: Duration = Duration::from_secs(30);
+/// A launch that has observed nothing new for this long has stalled.
+const STALL: Duration = Duration::from_secs(8);
 /// No launch takes longer to get to where a fault stops it.
 const PATIENCE: Duration = Duration::from_secs(240);
 const LOOK: Duration = Duration::from_millis(500);
@@ -16,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// What is to be said about a fault.
 #[derive(Debug, Clone, Copy)]
 pub struct Want<'a> {
-    /// The step that waits.
+    /// The step that waits; empty if it may be one or another.
     pub step: &'a str,
     /// A part of the machine's name, if it is one's.
     pub machine: Option<&'a str>,
@@ -27,7 +29,7 @@ pub struct Want<'a> {
 /// How it was said.
 #[derive(Debug)]
 pub struct Told {
-    /// How long after the last progress, or after the fault if that came later.
+    /// How long after the last thing that the launch had observed.
     pub after: Duration,
     /// The line.
     pub line: String,
@@ -35,15 +37,15 @@ pub struct Told {
     pub ended: Option<i32>,
 }
 
-/// Waits until a launch that meets a fault says so, by itself or through `why`.
+/// Waits until a launch that meets a fault says so, by itself or, once it has stalled, through `why`.
 pub async fn told(cluster: &Installation, launch: &mut Child, want: &Want<'_>) -> Told {
-    let (begun, mut finished, mut progress) = (Instant::now(), usize::MAX, Instant::now());
+    let (begun, mut events, mut progress) = (Instant::now(), 0, Instant::now());
     let mut ticks = tokio::time::interval(LOOK);
     loop {
         ticks.tick().await;
-        let now = cluster.journal().finished().len();
-        if now != finished {
-            (finished, progress) = (now, Instant::now());
+        let now = cluster.journal().len();
+        if now != events {
+            (events, progress) = (now, Instant::now());
         }
         if let Some(status) = launch.try_wait().expect("a child can be asked") {
             let said = cluster.said();
@@ -54,11 +56,16 @@ pub async fn told(cluster: &Installation, launch: &mut Child, want: &Want<'_>) -
             let line = line.unwrap_or_else(|| panic!("{want:?}:\n{said}"));
             return Told { after: progress.elapsed(), line, ended: status.code() };
         }
+        assert!(begun.elapsed() < PATIENCE, "there is no stall:\n{}", cluster.said());
+        if progress.elapsed() < STALL {
+            continue;
+        }
         let why = cluster.windlass(&["why", "-o", "json"]).await;
         if let Some(line) = named(&why.stdout, want) {
             return Told { after: progress.elapsed(), line, ended: None };
         }
-        assert!(begun.elapsed() < PATIENCE, "{want:?} is not named:\n{}\n{}", why.stdout, cluster.said());
+        let after = progress.elapsed();
+        assert!(after < LIMIT, "{want:?} is not named {after:?} after the stall:\n{}\n{}", why.stdout, cluster.said());
     }
 }
 
@@ -67,7 +74,8 @@ fn named(why: &str, want: &Want<'_>) -> Option<String> {
     let why: Value = serde_json::from_str(why).ok()?;
     let findings = why["findings"].as_array()?;
     let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
-    findings.iter().find(|finding| text(finding, "step") == want.step)?;
+    let waits = |step: &str| !step.is_empty() && (want.step.is_empty() || step == want.step);
+    findings.iter().find(|finding| waits(&text(finding, "step")))?;
     let fits = |finding: &&Value| {
         let all = format!("{} {} {}", text(finding, "machine"), text(finding, "subject"), text(finding, "reason"));
         want.machine.is_none_or(|machine| all.contains(machine)) && has(&all, want.words)

@@ -9,7 +9,7 @@ use tracing::info;
 use windlass_assets::asset::{Asset, AssetError, AssetFile};
 use windlass_assets::directory::{AssetDir, Committed, Draft};
 use windlass_assets::ignition::Parts;
-use windlass_assets::{Configs, IgnitionConfigs, Kubeconfigs, Manifests, Units};
+use windlass_assets::{BootstrapConfigs, Configs, IgnitionConfigs, Kubeconfigs, Manifests, RoleConfigs, Units};
 use windlass_pki::{KeySource, Pki};
 use windlass_spec::file::read_and_complete;
 use windlass_spec::{CompleteSpec, Problems};
@@ -135,7 +135,9 @@ pub fn make(
         configs: &configs,
         units: &units,
     };
-    let ignition = draft.settle(IgnitionConfigs::make(parts))?;
+    let roles = draft.settle(RoleConfigs::make(parts))?;
+    let bootstrap = draft.settle(BootstrapConfigs::make(parts, &roles))?;
+    let ignition = IgnitionConfigs::of(roles, bootstrap);
     Ok(Assets { metadata, spec, pki, kubeconfigs, manifests, configs, units, ignition })
 }
 

@@ -139,6 +139,19 @@ fn an_edited_manifest_survives_and_reaches_the_machines() {
 }
 
 #[test]
+fn an_edited_config_of_a_role_is_what_the_bootstrap_machine_serves() {
+    let place = Place::new();
+    place.prepare(SPEC).unwrap();
+    place.edit("assets/master.ign", "\"ignition\"", " \"ignition\"");
+    let before = place.read("assets/bootstrap.ign");
+    let again = place.prepare(SPEC).unwrap();
+    assert_eq!(again.kept, ["assets/master.ign"]);
+    assert_eq!(again.written, ["assets/bootstrap.ign"]);
+    assert_ne!(place.read("assets/bootstrap.ign"), before);
+    assert_eq!(place.prepare(SPEC).unwrap().written, Vec::<String>::new(), "once is enough");
+}
+
+#[test]
 fn a_change_that_would_overwrite_an_edit_is_refused_and_nothing_changes() {
     let place = Place::new();
     place.prepare(SPEC).unwrap();

@@ -134,7 +134,7 @@ pub enum Command {
 }
 
 /// Where a spec comes from.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct SpecSource {
     /// The spec; - is stdin [default: DIR/cluster.yaml]
     #[arg(long, value_name = "FILE")]

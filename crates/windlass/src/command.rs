@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments, out: &mut impl Write, err: &mut impl Write) ->
         Command::Plan => plan::run(common, out),
         Command::Up(command) => up::run(common, command, out, err),
         Command::Launch(flags) => launch::launch(common, flags, out, err),
-        Command::Resume(flags) => launch::resume(common, flags, out, err),
+        Command::Resume(flags) => launch::resume(common, flags, out),
         Command::Down(command) => down::run(common, command, out, err),
         Command::Status(place) => show::status(common, place, out),
         Command::Verify(place) => show::verify(common, place, out),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use windlass_assets::{Asset, AssetDir};
+use windlass_assets::AssetDir;
 use windlass_install::prepare::make;
 use windlass_pki::RandomKeys;
 use windlass_spec::file::read_and_complete;
@@ -51,7 +51,7 @@ fn complete_and_render(spec: &[u8], dir: &Path) -> Result<usize, Failure> {
     let mut draft = AssetDir::open(dir).map_err(|error| failed().because(error))?.draft();
     let now = SystemClock::new().now();
     let assets = make(&mut draft, decided, &mut keys, now).map_err(|error| failed().because(error))?;
-    Ok(assets.ignition.files().iter().map(|file| file.contents.len()).sum())
+    Ok(assets.ignition.iter().map(|(_, text)| text.expose().len()).sum())
 }
 
 /// One group of masters; the workers in equal groups.

@@ -31,7 +31,9 @@ fn unreadable(error: ManifestError) -> AssetError {
     match &error {
         ManifestError::RenderTemplate { .. } => AssetError::RenderManifests { source: error },
         ManifestError::NamePath { path } => refuse(path, "no manifest has such a name".to_owned()),
-        ManifestError::ReadYaml { path, source } => refuse(path, source.to_string()),
+        ManifestError::ReadYaml { path, source } => {
+            refuse(path, source.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        }
         ManifestError::ReadObject { path, line, missing } => refuse(path, format!("line {line}: {missing} is missing")),
     }
 }

@@ -48,7 +48,20 @@ fn reason_in(log: &str) -> Option<String> {
             reason = Some(line.strip_prefix("Ignition failed: ").unwrap_or(line).to_owned());
         }
     }
-    reason
+    reason.map(|reason| without_queries(&reason))
+}
+
+/// URLs without what follows their question mark: for an object, that is the right to read it.
+fn without_queries(text: &str) -> String {
+    let mut kept = String::new();
+    let mut is_query = false;
+    for letter in text.chars() {
+        is_query = letter == '?' || (is_query && !matches!(letter, ' ' | '"' | ':'));
+        if !is_query {
+            kept.push(letter);
+        }
+    }
+    kept
 }
 
 /// Lines begin with a level: `INFO     : `.
@@ -129,6 +142,11 @@ mod tests {
             (&again, Some("GET http://a/b: Service Unavailable")),
             (&failed, Some("no such file")),
             ("INFO     : Stage: files", Some("Stage: files")),
+            (
+                "INFO     : GET http://o/x?expires=1&signature=s: attempt #1\n\
+                 INFO     : GET error: Get \"http://o/x?expires=1&signature=s\": no such host\n",
+                Some("GET http://o/x: Get \"http://o/x\": no such host"),
+            ),
         ];
         for (log, want) in cases {
             assert_eq!(reason_in(log).as_deref(), want, "{log}");

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "this file is a test as a whole")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "figures and seeds are read by whoever runs it")]
 
+mod disk;
 mod groups;
 mod killed;
 mod requests;

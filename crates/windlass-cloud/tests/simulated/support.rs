@@ -23,7 +23,11 @@ pub struct Daemon {
 impl Daemon {
     /// Starts one, with nothing in it.
     pub async fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        Daemon::start_in(tempfile::tempdir().unwrap()).await
+    }
+
+    /// Starts one in this directory.
+    pub async fn start_in(dir: TempDir) -> Self {
         let client = Client::new(dir.path().join("run/cloud.sock"));
         let mut daemon = Daemon { dir, child: None, client };
         daemon.again().await;

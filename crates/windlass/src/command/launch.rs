@@ -30,8 +30,8 @@ use windlass_steps::run::Run;
 use windlass_steps::step::Stop;
 
 use super::place::{block_on, local};
-use super::{artifacts, plan, say};
-use crate::args::{Common, LaunchFlags, Output};
+use super::{artifacts, plan, prepare, say, spec};
+use crate::args::{Common, LaunchFlags, Output, SpecSource};
 use crate::exit::{Exit, Failure, asset_failure};
 use killed::KilledAt;
 
@@ -46,18 +46,29 @@ pub(super) fn launch(
 ) -> Result<Exit, Failure> {
     let dir = plan::open_prepared(common)?;
     let journal = logbook::begin(&common.dir).map_err(|error| logbook_failure(common, &error))?;
-    run(common, flags, &dir, journal, out, err)
+    let dir = with_edits(common, dir, err)?;
+    run(common, flags, &dir, journal, out)
 }
 
-pub(super) fn resume(
-    common: &Common,
-    flags: &LaunchFlags,
-    out: &mut impl Write,
-    err: &mut impl Write,
-) -> Result<Exit, Failure> {
+pub(super) fn resume(common: &Common, flags: &LaunchFlags, out: &mut impl Write) -> Result<Exit, Failure> {
     let dir = plan::open_prepared(common)?;
     let journal = logbook::go_on(&common.dir).map_err(|error| logbook_failure(common, &error))?;
-    run(common, flags, &dir, journal, out, err)
+    run(common, flags, &dir, journal, out)
+}
+
+/// What was edited since `prepare` is used, and named. What is made from it is made again: a manifest, for one, gets to its
+/// machines within an Ignition config.
+fn with_edits(common: &Common, dir: AssetDir, err: &mut impl Write) -> Result<AssetDir, Failure> {
+    let edited = edited(&dir);
+    if edited.is_empty() {
+        return Ok(dir);
+    }
+    if common.output == Output::Text {
+        say(err, &format!("edited since prepare, and used as they are: {}\n", edited.join(", ")))?;
+    }
+    let (place, bytes) = spec::read(common, &SpecSource::default())?;
+    prepare::with_random_keys(common, &place, &bytes)?;
+    plan::open_prepared(common)
 }
 
 fn run(
@@ -66,13 +77,8 @@ fn run(
     dir: &AssetDir,
     journal: Journal,
     out: &mut impl Write,
-    err: &mut impl Write,
 ) -> Result<Exit, Failure> {
     let assets = load(dir).map_err(|error| asset_failure(&error))?;
-    let edited = edited(dir);
-    if common.output == Output::Text && !edited.is_empty() {
-        say(err, &format!("edited since prepare, and used as they are: {}\n", edited.join(", ")))?;
-    }
     let (software, missing) = match found(common, flags, &assets)? {
         Ok(software) => (Some(software), Vec::new()),
         Err(problems) => (None, problems),
