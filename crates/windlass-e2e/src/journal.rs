@@ -2,6 +2,22 @@
 
 use serde_json::Value;
 
+/// The steps of a launch in the order in which they finish, written down here because scripts rely on it.
+pub const STEPS: [&str; 12] = [
+    "preflight",
+    "create-network",
+    "start-machines",
+    "serve-machine-config",
+    "form-etcd-quorum",
+    "start-control-plane",
+    "pivot-control-plane",
+    "apply-addons",
+    "retire-bootstrap",
+    "join-workers",
+    "settle-addons",
+    "verify",
+];
+
 /// The events of a launch, in order.
 #[derive(Debug, Default)]
 pub struct Journal {

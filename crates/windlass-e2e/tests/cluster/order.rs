@@ -2,22 +2,7 @@
 
 use windlass_cloud_api::MachineState;
 use windlass_e2e::Installation;
-
-/// The steps as they must have finished.
-const STEPS: [&str; 12] = [
-    "preflight",
-    "create-network",
-    "start-machines",
-    "serve-machine-config",
-    "form-etcd-quorum",
-    "start-control-plane",
-    "pivot-control-plane",
-    "apply-addons",
-    "retire-bootstrap",
-    "join-workers",
-    "settle-addons",
-    "verify",
-];
+use windlass_e2e::journal::STEPS;
 
 pub async fn is_that_of_the_launch_document(cluster: &Installation) {
     let journal = cluster.journal();

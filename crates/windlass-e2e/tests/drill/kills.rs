@@ -4,24 +4,11 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::time::Instant;
 
 use windlass_e2e::host::Traces;
+use windlass_e2e::journal::STEPS;
 use windlass_e2e::{etcd, until};
 
 use crate::{prepared, seed};
 
-const STEPS: [&str; 12] = [
-    "preflight",
-    "create-network",
-    "start-machines",
-    "serve-machine-config",
-    "form-etcd-quorum",
-    "start-control-plane",
-    "pivot-control-plane",
-    "apply-addons",
-    "retire-bootstrap",
-    "join-workers",
-    "settle-addons",
-    "verify",
-];
 /// From here on etcd has members.
 const QUORUM: usize = 4;
 
