@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use thiserror::Error;
 use windlass_platform::{Platform, PlatformError, Receipt};
-use windlass_steps::journal::Journal;
 
-use crate::logbook::{self, LogbookError};
+use crate::logbook::{self, Held, LogbookError};
 
 /// What `down` did.
 #[derive(Debug, Serialize)]
@@ -51,7 +50,7 @@ pub enum DownError {
 pub async fn down(
     platform: &impl Platform,
     directory: Option<&Path>,
-    held: Option<Journal>,
+    held: Option<Held>,
 ) -> Result<Removed, DownError> {
     let journal = |source| DownError::Journal { source };
     let receipt = platform.destroy().await.map_err(|source| DownError::Destroy { source })?;

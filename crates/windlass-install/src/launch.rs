@@ -54,6 +54,8 @@ pub struct Given<'a, P, S, H> {
     pub host: &'a H,
     /// What is missing of the artifacts.
     pub missing: &'a [String],
+    /// The files that were edited since `prepare`.
+    pub edited: &'a [String],
     /// What time it is.
     pub clock: &'a dyn Clock,
 }
@@ -63,9 +65,9 @@ pub async fn launch<P: Platform, S: Sight, H: LookAtHost>(
     run: &Run,
     given: &Given<'_, P, S, H>,
 ) -> Result<Ready, Stop> {
-    let Given { assets, directory, platform, sight, host, missing, clock, .. } = *given;
+    let Given { assets, directory, platform, sight, host, missing, edited, clock, .. } = *given;
     let order = Order { spec: &assets.spec, ignition: &assets.ignition, authorities: given.authorities };
-    let cleared = run.step(Preflight { assets, order, platform, host, missing, clock }).await?;
+    let cleared = run.step(Preflight { assets, order, platform, host, missing, edited, clock }).await?;
     let network = run.step(CreateNetwork { cleared: &cleared, order, platform }).await?;
     let machines = run.step(StartMachines { network: &network, order, platform, directory }).await?;
     let served = run.step(ServeMachineConfig { machines: &machines, order, platform, sight }).await?;

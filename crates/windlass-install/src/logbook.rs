@@ -81,24 +81,42 @@ pub fn read(directory: &Path) -> Result<Option<History>, LogbookError> {
     }
 }
 
-/// Keeps everyone else from launching here, if a launch was ever begun here.
-pub fn hold(directory: &Path) -> Result<Option<Journal>, LogbookError> {
+/// A journal that is to be put aside.
+#[derive(Debug)]
+pub enum Held {
+    /// Nobody else launches here for as long as this is kept.
+    Locked(Journal),
+    /// Nobody can go on with it, but what it was about may still be there.
+    Damaged,
+}
+
+/// Keeps everyone else from launching here, if a launch was ever begun here. Damage does not matter to whoever removes.
+pub fn hold(directory: &Path) -> Result<Option<Held>, LogbookError> {
     let path = directory.join(JOURNAL);
-    match path.exists() {
-        false => Ok(None),
-        true => Journal::open(&path).map(|opened| Some(opened.journal)).map_err(trouble(directory)),
+    if !path.exists() {
+        return Ok(None);
+    }
+    match Journal::open(&path) {
+        Ok(opened) => Ok(Some(Held::Locked(opened.journal))),
+        Err(error @ JournalError::Parse { .. }) => {
+            warn!(%error, "journal damaged, going on without it");
+            Ok(Some(Held::Damaged))
+        }
+        Err(error) => Err(trouble(directory)(error)),
     }
 }
 
-/// Puts a journal aside as `journal-<n>.jsonl`, so that the directory can be launched again, and says where it is.
-pub fn put_aside(directory: &Path, journal: Journal) -> Result<PathBuf, LogbookError> {
+/// Puts a journal aside as `journal-<n>.jsonl`, so that the directory can be launched again, and says where it is. The lock
+/// ends with the journal, after that.
+pub fn put_aside(directory: &Path, held: Held) -> Result<PathBuf, LogbookError> {
     let free = |n: &u32| !directory.join(format!("journal-{n}.jsonl")).exists();
     let number = (1..).find(free).unwrap_or(u32::MAX);
     let target = directory.join(format!("journal-{number}.jsonl"));
     let failed = |source| LogbookError::PutAside { directory: directory.to_owned(), source };
-    let renamed = std::fs::rename(journal.path(), &target);
+    let renamed = std::fs::rename(directory.join(JOURNAL), &target);
     renamed.map_err(|source| failed(HostError::WriteFile { path: target.clone(), source }))?;
     sync_dir(directory).map_err(failed)?;
+    drop(held);
     Ok(target)
 }
 

@@ -1,10 +1,14 @@
 //! `metadata.json`: what identifies a cluster's resources, drawn once and kept.
 
+use std::io::ErrorKind;
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use windlass_assets::asset::{Asset, AssetError, AssetFile};
 use windlass_assets::directory::AssetDir;
 use windlass_pki::KeySource;
 use windlass_spec::{CompleteSpec, KubeVersion};
+use windlass_steps::host::HostError;
 
 /// Where it lies in the cluster directory.
 pub(crate) const PATH: &str = "metadata.json";
@@ -47,6 +51,20 @@ impl Metadata {
         }
     }
 
+    /// The metadata of a cluster directory, whatever else of it is missing or damaged; nothing if there is none.
+    pub fn find(directory: &Path) -> Result<Option<Self>, AssetError> {
+        let path = directory.join(PATH);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(source) => {
+                let source = HostError::ReadFile { path, source };
+                return Err(AssetError::UseDirectory { directory: directory.to_owned(), source });
+            }
+        };
+        parse(&bytes).map(Some)
+    }
+
     /// The tag that every resource of the cluster carries.
     pub fn tag(&self) -> String {
         format!("kubernetes.io/cluster/{}=owned", self.infra_id)
@@ -68,10 +86,14 @@ impl Asset for Metadata {
     }
 
     fn read(dir: &AssetDir) -> Result<Self, AssetError> {
-        serde_json::from_slice(&dir.require(PATH)?).map_err(|error| AssetError::ReadAsset {
-            path: PATH.to_owned(),
-            asset: Self::NAME,
-            reason: error.to_string(),
-        })
+        parse(&dir.require(PATH)?)
     }
+}
+
+fn parse(bytes: &[u8]) -> Result<Metadata, AssetError> {
+    serde_json::from_slice(bytes).map_err(|error| AssetError::ReadAsset {
+        path: PATH.to_owned(),
+        asset: Metadata::NAME,
+        reason: error.to_string(),
+    })
 }

@@ -13,10 +13,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use windlass_assets::AssetDir;
+use windlass_assets::asset::AssetError;
 use windlass_platform::{Order, Platform};
+use windlass_spec::CompleteSpec;
 use windlass_spec::file::{Platform as PlatformSpec, Topology};
 use windlass_steps::clock::Clock;
 use windlass_steps::criterion::Criterion;
+use windlass_steps::journal::History;
 use windlass_steps::step::{Step, StepError, StepName};
 
 use crate::prepare::Assets;
@@ -36,6 +39,8 @@ pub struct Preflight<'a, P, H> {
     pub host: &'a H,
     /// What is missing of the artifacts.
     pub missing: &'a [String],
+    /// The files that were edited since `prepare`.
+    pub edited: &'a [String],
     /// What time it is.
     pub clock: &'a dyn Clock,
 }
@@ -44,6 +49,15 @@ pub struct Preflight<'a, P, H> {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Cleared {
     notices: Vec<String>,
+}
+
+impl Cleared {
+    /// What a user should know before relying on the cluster, according to a journal.
+    pub fn notices(history: &History) -> Vec<String> {
+        let finished = history.entries.iter().rfind(|entry| entry.event.step == NAME && entry.done.is_some());
+        let cleared = finished.and_then(|entry| Cleared::deserialize(entry.done.as_ref()?).ok());
+        cleared.map(|cleared| cleared.notices).unwrap_or_default()
+    }
 }
 
 /// What stands in the way, all of it; one line each.
@@ -66,14 +80,14 @@ impl<P: Platform, H: LookAtHost> Step for Preflight<'_, P, H> {
     type Done = Cleared;
 
     async fn run(&self) -> Result<Cleared, StepError> {
-        let mut problems = unsupported(self.assets);
+        let mut problems = unsupported(&self.assets.spec);
         let facts = self.host.facts();
         problems.extend(judge::host(&facts, &self.assets.spec));
         problems.extend(judge::clock(&facts, self.clock.now(), &self.assets.pki));
         problems.extend(self.missing.iter().cloned());
         problems.extend(self.platform.problems(&self.order).await);
         match problems.is_empty() {
-            true => Ok(Cleared { notices: judge::notices(&facts, &self.assets.spec) }),
+            true => Ok(Cleared { notices: judge::notices(&facts, self.edited) }),
             false => Err(StepError::new("launch on this host as it is", PreflightError { problems })
                 .hint("mend each of these and launch again; nothing was made")),
         }
@@ -85,8 +99,8 @@ impl<P: Platform, H: LookAtHost> Step for Preflight<'_, P, H> {
 }
 
 /// What this windlass cannot launch yet.
-fn unsupported(assets: &Assets) -> Vec<String> {
-    let spec = &assets.spec.spec;
+pub fn unsupported(spec: &CompleteSpec) -> Vec<String> {
+    let spec = &spec.spec;
     let mut problems = Vec::new();
     if !matches!(spec.platform, PlatformSpec::Local(_)) {
         problems.push(format!("platform {} cannot be launched by this version of windlass", spec.platform.as_str()));
@@ -98,6 +112,6 @@ fn unsupported(assets: &Assets) -> Vec<String> {
 }
 
 /// Files that were edited since `prepare`: launch uses them as they are, and says so.
-pub fn edited(directory: &AssetDir) -> Vec<String> {
-    directory.edited().unwrap_or_default()
+pub fn edited(directory: &AssetDir) -> Result<Vec<String>, AssetError> {
+    directory.edited()
 }

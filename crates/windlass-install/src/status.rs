@@ -6,6 +6,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 use windlass_platform::{Platform, SeenMachine};
+use windlass_steps::clock::rfc3339_millis;
 use windlass_steps::event::Kind;
 use windlass_steps::journal::History;
 use windlass_steps::report::chain;
@@ -96,6 +97,8 @@ pub struct UnmetCriterion {
     pub statement: String,
     /// Why it is not.
     pub reason: String,
+    /// Since when it is known not to be true, RFC 3339.
+    pub since: String,
 }
 
 /// Looks at everything.
@@ -134,20 +137,28 @@ pub fn steps(history: &History) -> Vec<StepStatus> {
 
 /// The criteria of steps that are not done, each with its last reason.
 pub fn unmet(history: &History) -> Vec<UnmetCriterion> {
-    let mut open: BTreeMap<(String, String), String> = BTreeMap::new();
+    let mut open: BTreeMap<(String, String), (String, String)> = BTreeMap::new();
     for event in history.entries.iter().map(|entry| &entry.event) {
         let step = event.step.to_string();
         match (event.kind, &event.criterion, &event.reason) {
             (Kind::Observed, Some(statement), Some(reason)) => {
-                open.insert((step, statement.clone()), reason.clone());
+                let entry = open.entry((step, statement.clone()));
+                let (last, _) = entry.or_insert_with(|| (String::new(), rfc3339_millis(event.time)));
+                last.clone_from(reason);
             }
             (Kind::Observed, Some(statement), None) => drop(open.remove(&(step, statement.clone()))),
             (Kind::Started | Kind::Finished, _, _) => open.retain(|(other, _), _| *other != step),
             (Kind::Observed, None, _) | (Kind::Failed, _, _) => {}
         }
     }
-    let line = |((step, statement), reason)| UnmetCriterion { step, statement, reason };
+    let line = |((step, statement), (reason, since))| UnmetCriterion { step, statement, reason, since };
     open.into_iter().map(line).collect()
+}
+
+/// The step that a launch is in, or stopped in.
+pub fn current(history: &History) -> Option<String> {
+    let open = |step: &StepStatus| matches!(step.state, StepState::Running | StepState::Failed);
+    steps(history).into_iter().find(open).map(|step| step.name)
 }
 
 fn of_node(node: &Node) -> (String, NodeStatus) {
@@ -182,6 +193,8 @@ impl fmt::Display for Status {
             }
             Seen::Unseen { unseen } => writeln!(f, "nodes cannot be seen: {unseen}")?,
         }
-        self.unmet.iter().try_for_each(|one| writeln!(f, "not met: {}: {}: {}", one.step, one.statement, one.reason))
+        self.unmet.iter().try_for_each(|UnmetCriterion { step, statement, reason, since }| {
+            writeln!(f, "not met: {step}: {statement}: {reason} (since {since})")
+        })
     }
 }

@@ -38,6 +38,9 @@ pub struct Finding {
     pub subject: String,
     /// Why.
     pub reason: String,
+    /// Since when a step has waited for it, RFC 3339, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
 }
 
 /// Looks everywhere.
@@ -48,6 +51,7 @@ pub async fn why(history: Option<&History>, platform: &impl Platform, sight: &im
         machine: None,
         subject: unmet.statement,
         reason: unmet.reason,
+        since: Some(unmet.since),
     }));
     match platform.machines().await {
         Ok(machines) => {
@@ -61,6 +65,9 @@ pub async fn why(history: Option<&History>, platform: &impl Platform, sight: &im
         }
         Err(error) => findings.push(unseen("the machines", &chain(&error))),
     }
+    // Whatever else is wrong now is wrong while the launch is in this step.
+    let step = history.and_then(status::current);
+    findings.iter_mut().filter(|finding| finding.step.is_none()).for_each(|finding| finding.step.clone_from(&step));
     Why { findings }
 }
 
@@ -70,6 +77,7 @@ async fn of_machine(machine: &SeenMachine, platform: &impl Platform, sight: &imp
         machine: Some(machine.name.clone()),
         subject: subject.to_owned(),
         reason,
+        since: None,
     };
     if machine.state != MachineState::Running {
         return vec![finding("the machine", machine.state.to_string())];
@@ -113,7 +121,7 @@ async fn of_balancer(sight: &impl Sight) -> Vec<Finding> {
     };
     let refused = |Backend { machine, port, trouble }: Backend| {
         let subject = format!("port {port} behind the balancer");
-        Some(Finding { step: None, machine: Some(machine), subject, reason: trouble? })
+        Some(Finding { step: None, machine: Some(machine), subject, reason: trouble?, since: None })
     };
     backends.into_iter().filter_map(refused).collect()
 }
@@ -132,29 +140,32 @@ fn of_node(machine: &str, nodes: &[Node]) -> Option<Finding> {
         Observation::Holds => return None,
         Observation::NotYet(reason) | Observation::Never(reason) => reason.to_string(),
     };
-    Some(Finding { step: None, machine: Some(machine.to_owned()), subject: "its node".to_owned(), reason })
+    let (machine, subject) = (Some(machine.to_owned()), "its node".to_owned());
+    Some(Finding { step: None, machine, subject, reason, since: None })
 }
 
 fn of_pods(pods: &[Pod]) -> Vec<Finding> {
     let unfinished = |pod: &&Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) != Some("Succeeded");
     let finding = |pod: &Pod| {
         let machine = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-        Some(Finding { step: None, machine, subject: "a pod".to_owned(), reason: ready::pod_trouble(pod)? })
+        let (subject, reason) = ("a pod".to_owned(), ready::pod_trouble(pod)?);
+        Some(Finding { step: None, machine, subject, reason, since: None })
     };
     pods.iter().filter(unfinished).filter_map(finding).collect()
 }
 
 fn unseen(what: &str, causes: &[String]) -> Finding {
     let reason = format!("cannot be seen: {}", causes.join(": "));
-    Finding { step: None, machine: None, subject: what.to_owned(), reason }
+    Finding { step: None, machine: None, subject: what.to_owned(), reason, since: None }
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Finding { step, machine, subject, reason } in &self.findings {
+        for Finding { step, machine, subject, reason, since } in &self.findings {
             let place: Vec<&str> = [step, machine].into_iter().flatten().map(String::as_str).collect();
             let place = if place.is_empty() { String::new() } else { format!("{}: ", place.join(", ")) };
-            writeln!(f, "{place}{subject}: {reason}")?;
+            let since = since.as_ref().map(|since| format!(" (since {since})")).unwrap_or_default();
+            writeln!(f, "{place}{subject}: {reason}{since}")?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Where tracing goes: warnings to stderr, everything of the chosen level to `DIR/logs/windlass.log` once
+//! Where tracing goes: warnings to stderr unless progress is data there, everything of the chosen level to `DIR/logs/windlass.log` once
 //! the cluster directory exists.
 
 use std::fs::{File, OpenOptions};
@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::args::{Arguments, LogLevel};
+use crate::args::{Arguments, LogLevel, Output};
 
 /// Starts logging for one run.
 pub fn start(arguments: &Arguments) {
@@ -28,7 +28,12 @@ pub fn start(arguments: &Arguments) {
     };
     // Progress tells people what happens; stderr gets log lines below warnings only when they are asked for.
     // An error ends the run, and its report says it better than a log line would.
-    let shown = if level > LevelFilter::INFO { level } else { level.min(LevelFilter::WARN) };
+    // Where progress is data, a line of words would be no line of it.
+    let shown = match (&arguments.common.output, level) {
+        (Output::Json, _) => LevelFilter::OFF,
+        (_, level) if level > LevelFilter::INFO => level,
+        (_, level) => level.min(LevelFilter::WARN),
+    };
     let unreported = filter_fn(|meta| *meta.level() != Level::ERROR);
     let stderr = layer().with_writer(io::stderr).with_ansi(false).without_time().with_filter(unreported.and(shown));
     let file = Mutex::new(LogFile { directory: arguments.common.dir.clone(), file: None });

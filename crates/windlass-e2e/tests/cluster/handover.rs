@@ -1,7 +1,9 @@
-//! The moment at which the temporary control plane goes: the balancer must see it at once.
+//! The moment at which the temporary control plane goes: the balancer must see it at once, and what led to it must have
+//! happened in the order of the launch document.
 
 use std::time::Duration;
 
+use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use windlass_cloud_api::{ExecRequest, Label};
@@ -14,10 +16,20 @@ const LONG: u32 = 600;
 /// the pod, so it is read while it is written.
 const WATCH: &str = "log='/var/log/pods/kube-system_bootstrap-kube-apiserver-*/*/0.log'
     until ls $log; do sleep 0.2; done >/dev/null 2>&1
-    tail --lines +1 --follow $log | grep --max-count 1 ShutdownInitiated | cut -d ' ' -f 1";
+    tail --lines +1 --follow $log | grep --max-count 1 ShutdownInitiated | cut -d ' ' -f 1
+    cat /run/windlass/records/bootkube.json";
+/// What bootkube has behind it by then, in this order. Applying and starting the controllers go side by side.
+const BEHIND: [&str; 6] =
+    ["await-quorum", "stop-servers", "start-api-server", "await-control-plane", "hand-over", "release-leases"];
 
-/// Waits on the bootstrap machine until its API server says that it goes, and answers when that was.
-pub async fn first_unready(cluster: &Installation) -> OffsetDateTime {
+/// How the temporary control plane went.
+pub struct HandOver {
+    unready: OffsetDateTime,
+    bootkube: Value,
+}
+
+/// Waits on the bootstrap machine until its API server says that it goes, and answers when that was and what came before.
+pub async fn watched(cluster: &Installation) -> HandOver {
     let bootstrap = Label::parse("bootstrap").expect("a name");
     let (cloud, name) = (cluster.cloud(), cluster.infra_id());
     let request = ExecRequest {
@@ -29,11 +41,27 @@ pub async fn first_unready(cluster: &Installation) -> OffsetDateTime {
         cloud.exec(&name, &bootstrap, &request).await.map_err(|error| error.to_string())
     })
     .await;
-    parse(said.stdout.trim())
+    let (unready, bootkube) = said.stdout.split_once('\n').unwrap_or_else(|| panic!("{said:?}"));
+    let bootkube = serde_json::from_str(bootkube).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+    HandOver { unready: parse(unready), bootkube }
 }
 
-/// The balancer had dropped the bootstrap machine in time.
-pub fn was_seen_in_time(cluster: &Installation, unready: OffsetDateTime) {
+impl HandOver {
+    /// Quorum, then the servers stopped, then `bootstrap-*` pods, then the masters serve, then the temporary ones go.
+    pub fn was_in_order(&self) {
+        let finished = |stage: &str| parse(self.bootkube["data"][stage]["finished"].as_str().unwrap_or_default());
+        let times = BEHIND.map(finished);
+        assert!(times.is_sorted(), "{BEHIND:?} at {times:?}");
+        assert!(times[BEHIND.len() - 1] <= self.unready, "{} went before {times:?}", self.unready);
+    }
+
+    /// The balancer had dropped the bootstrap machine in time.
+    pub fn was_seen_in_time(&self, cluster: &Installation) {
+        was_seen_in_time(cluster, self.unready);
+    }
+}
+
+fn was_seen_in_time(cluster: &Installation, unready: OffsetDateTime) {
     let log = cluster.cloud_log();
     let down = log.lines().filter(|line| line.contains("target is d") && line.contains("target=bootstrap"));
     let times =

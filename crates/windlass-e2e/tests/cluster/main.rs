@@ -3,6 +3,7 @@
 
 #![expect(clippy::print_stderr, reason = "what was measured is read in the test's output")]
 
+mod apart;
 mod handover;
 mod order;
 mod told;
@@ -30,11 +31,12 @@ async fn a_ten_line_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
     let members = killed_after(&cluster, "form-etcd-quorum").await;
     let poller = poll_from_the_first_answer(&cluster);
     let mut resumed = cluster.start(&["resume"]);
-    let (poller, unready) = tokio::join!(poller, handover::first_unready(&cluster));
+    let (poller, hand_over) = tokio::join!(poller, handover::watched(&cluster));
     let status = tokio::time::timeout(LONG, resumed.wait()).await.expect("resume ends").expect("resume was started");
     let answers = poller.stop().await;
     assert!(status.success(), "{}", cluster.said());
-    handover::was_seen_in_time(&cluster, unready);
+    hand_over.was_in_order();
+    hand_over.was_seen_in_time(&cluster);
     eprintln!("through the pivot: {answers:?}");
     assert_eq!(answers.failed, [], "of {} requests", answers.good);
     assert!(answers.good > 50, "{answers:?}");
@@ -44,6 +46,7 @@ async fn a_ten_line_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
     order::is_that_of_the_launch_document(&cluster).await;
     usable(&cluster).await;
     runtime_is_configured(&cluster).await;
+    apart::pods_reach_neither_metadata_nor_machine_configs(&cluster).await;
     for words in [["launch"].as_slice(), &["up"]] {
         let finished = cluster.journal().finished();
         cluster.windlass(words).await.ended(8);

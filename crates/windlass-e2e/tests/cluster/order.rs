@@ -7,6 +7,18 @@ use windlass_e2e::journal::STEPS;
 pub async fn is_that_of_the_launch_document(cluster: &Installation) {
     let journal = cluster.journal();
     assert_eq!(journal.finished(), STEPS);
+    // Each of these was looked at and held, not merely passed over.
+    for (step, criterion) in [
+        ("serve-machine-config", "every master has its config, or a quorum went on without it"),
+        ("form-etcd-quorum", "etcd has a quorum"),
+        ("start-control-plane", "machine-config server and signer have stopped"),
+        ("pivot-control-plane", "the balancer leads to masters alone"),
+        ("retire-bootstrap", "nothing is left of the bootstrap machine"),
+    ] {
+        let observed = journal.observed(step);
+        let last = observed.iter().rfind(|(statement, ..)| statement == criterion);
+        assert!(last.is_some_and(|(_, reason, _)| reason.is_none()), "{step}: {criterion}: {observed:?}");
+    }
 
     // The bootstrap machine and the object with its secrets are gone.
     let (cloud, name) = (cluster.cloud(), cluster.infra_id());

@@ -77,6 +77,7 @@ impl Scene {
             sight: &self.sight,
             host: &self.host,
             missing: &self.missing,
+            edited: &["manifests/addons/coredns.yaml".to_owned()],
             clock: clock.as_ref(),
         };
         launch(&run, &given).await

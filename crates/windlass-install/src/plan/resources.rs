@@ -1,7 +1,7 @@
 //! The platform's resources, in the order in which launch needs them.
 
 use serde::Serialize;
-use windlass_spec::file::{Role, Topology};
+use windlass_spec::file::{Platform, Role, Topology};
 
 use super::PlannedMachine;
 use crate::prepare::Assets;
@@ -37,6 +37,11 @@ pub(super) fn of(assets: &Assets, machines: &[PlannedMachine]) -> Vec<Resource> 
         if let Some(index) = machine.etcd_index {
             add("record", spec.etcd_name(index), machine.address.to_string());
         }
+    }
+    if let Platform::Local(local) = &spec.spec.platform {
+        add("record", format!("objects.internal.{}", spec.spec.domain), network.gateway.to_string());
+        let door = format!("to the API, on 127.0.0.1:{}, or another port if that is taken", local.api_port);
+        add("forwarder", "api".to_owned(), door);
     }
     match spec.spec.topology {
         Topology::SelfHosted => {

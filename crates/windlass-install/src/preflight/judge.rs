@@ -85,9 +85,10 @@ pub(super) fn clock(facts: &HostFacts, now: OffsetDateTime, pki: &Pki) -> Vec<St
 }
 
 /// What does not stand in the way, but is worth knowing.
-pub(super) fn notices(facts: &HostFacts, _: &CompleteSpec) -> Vec<String> {
+pub(super) fn notices(facts: &HostFacts, edited: &[String]) -> Vec<String> {
     let taken = |port: &u16| format!("port {port} of 127.0.0.1 is taken; the API will be at another");
-    facts.taken_ports.iter().map(taken).collect()
+    let edited = edited.iter().map(|path| format!("{path} was edited since prepare, and is used as it is"));
+    facts.taken_ports.iter().map(taken).chain(edited).collect()
 }
 
 fn machines(spec: &CompleteSpec) -> u64 {

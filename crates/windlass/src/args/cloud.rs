@@ -84,7 +84,7 @@ pub struct Machines {
     /// The machines
     #[arg(value_name = "NAME", required_unless_present = "all")]
     pub names: Vec<Label>,
-    /// Every machine of the cluster; if there are several clusters, --cluster says which
+    /// Every machine of every cluster, or of --cluster; to reboot or cut off those of several clusters is refused
     #[arg(long, conflicts_with = "names")]
     pub all: bool,
 }

@@ -2,16 +2,15 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
 
-use windlass_assets::{Asset as _, AssetDir};
 use windlass_install::down::{DownError, Removed, down};
-use windlass_install::logbook;
+use windlass_install::logbook::{self, is_launched};
 use windlass_install::metadata::Metadata;
 use windlass_platform::Platform as _;
 
 use super::launch::{logbook_failure, platform_failure};
 use super::place::{block_on, local};
 use super::{answer, say};
-use crate::args::{Common, Down};
+use crate::args::{Common, Down, Output};
 use crate::exit::{Exit, Failure, asset_failure};
 
 pub(super) fn run(
@@ -22,7 +21,7 @@ pub(super) fn run(
 ) -> Result<Exit, Failure> {
     let known = match &command.infra_id {
         Some(id) => Some(("local".to_owned(), id.clone())),
-        None => of_directory(common)?.map(|metadata| (metadata.platform, metadata.infra_id)),
+        None => of_directory(common)?,
     };
     let Some((platform, id)) = known else { return nothing(common, out) };
     let directory = command.infra_id.is_none().then_some(common.dir.as_path());
@@ -36,17 +35,25 @@ pub(super) fn run(
         confirm(&id, err)?;
     }
     let removed = block_on(async { Ok(down(&platform, directory, held).await) })?;
-    let removed = removed.map_err(|error| down_failure(common, &error))?;
+    let removed = match removed {
+        Err(DownError::Residue { receipt }) if common.output != Output::Text => {
+            answer(&common.output, out, &receipt, String::new)?;
+            return Err(down_failure(common, &DownError::Residue { receipt }));
+        }
+        removed => removed.map_err(|error| down_failure(common, &error))?,
+    };
     answer(&common.output, out, &removed, || text(&id, &removed))?;
     Ok(Exit::Done)
 }
 
-fn of_directory(common: &Common) -> Result<Option<Metadata>, Failure> {
-    let failure = |error| asset_failure(&error);
-    let dir = AssetDir::open(&common.dir).map_err(failure)?;
-    match dir.is_prepared() {
-        true => Metadata::read(&dir).map(Some).map_err(failure),
-        false => Ok(None),
+/// The platform and the infra-id of the directory's cluster, if there may be something of it.
+fn of_directory(common: &Common) -> Result<Option<(String, String)>, Failure> {
+    let Some(metadata) = Metadata::find(&common.dir).map_err(|error| asset_failure(&error))? else { return Ok(None) };
+    // What was refused before anything was made needs nobody who knows its platform.
+    let was_refused = logbook::read(&common.dir).is_ok_and(|history| !history.is_some_and(|h| is_launched(&h)));
+    match was_refused && metadata.platform != "local" {
+        true => Ok(None),
+        false => Ok(Some((metadata.platform, metadata.infra_id))),
     }
 }
 

@@ -11,7 +11,7 @@ use windlass_steps::host::read_file;
 use super::launch::platform_failure;
 use super::place::{Place, block_on};
 use super::{answer, say};
-use crate::args::{Common, Image, ImageCommand};
+use crate::args::{Common, Image, ImageCommand, Output};
 use crate::exit::{Exit, Failure};
 
 /// The local cloud takes no larger body.
@@ -40,7 +40,9 @@ pub(super) fn run(
         let bytes = read_file(archive, LIMIT).map_err(|error| Failure::of(Exit::Usage, &error, next))?;
         for some in machines.chunks(AT_ONCE) {
             let names: Vec<&str> = some.iter().map(|machine| machine.name.as_str()).collect();
-            say(err, &format!("{}: to {}\n", archive.display(), names.join(", ")))?;
+            if common.output == Output::Text {
+                say(err, &format!("{}: to {}\n", archive.display(), names.join(", ")))?;
+            }
             block_on(async { load_on(&here, some, archive, &bytes).await })?;
         }
         loaded.push(archive.display().to_string());

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use windlass_artifacts::cache::Cache;
 use windlass_assets::AssetDir;
+use windlass_assets::asset::AssetError;
 use windlass_install::launch::{Given, Ready, authorities, launch as launch_flow};
 use windlass_install::preflight::{FakeHost, LookAtHost, ThisHost, edited};
-use windlass_install::prepare::{Assets, load};
+use windlass_install::prepare::{Assets, PrepareError, load};
 use windlass_install::sight::{FakeSight, Sight, Watcher};
 use windlass_install::software::{self, Software};
 use windlass_install::{evidence, logbook};
@@ -32,7 +33,7 @@ use windlass_steps::step::Stop;
 use super::place::{block_on, local};
 use super::{artifacts, plan, prepare, say, spec};
 use crate::args::{Common, LaunchFlags, Output, SpecSource};
-use crate::exit::{Exit, Failure, asset_failure};
+use crate::exit::{Exit, Failure, asset_failure, prepare_failure};
 use killed::KilledAt;
 
 /// How long evidence may be gathered.
@@ -59,7 +60,7 @@ pub(super) fn resume(common: &Common, flags: &LaunchFlags, out: &mut impl Write)
 /// What was edited since `prepare` is used, and named. What is made from it is made again: a manifest, for one, gets to its
 /// machines within an Ignition config.
 fn with_edits(common: &Common, dir: AssetDir, err: &mut impl Write) -> Result<AssetDir, Failure> {
-    let edited = edited(&dir);
+    let edited = edited(&dir).map_err(|error| asset_failure(&error))?;
     if edited.is_empty() {
         return Ok(dir);
     }
@@ -67,8 +68,15 @@ fn with_edits(common: &Common, dir: AssetDir, err: &mut impl Write) -> Result<As
         say(err, &format!("edited since prepare, and used as they are: {}\n", edited.join(", ")))?;
     }
     let (place, bytes) = spec::read(common, &SpecSource::default())?;
-    prepare::with_random_keys(common, &place, &bytes)?;
-    plan::open_prepared(common)
+    match prepare::again(common, &bytes)? {
+        Ok(_) => plan::open_prepared(common),
+        // Both a file and what is made from it were edited: the user's word about the latter stands, and nothing was changed.
+        Err(PrepareError::PrepareAssets { source: error @ AssetError::Overwrite { .. } }) => {
+            tracing::warn!(%error, "edits do not reach files that were edited themselves");
+            Ok(dir)
+        }
+        Err(error) => Err(prepare_failure(&place, &error)),
+    }
 }
 
 fn run(
@@ -92,7 +100,9 @@ fn run(
         Some(software) => platform.with_images(software.images.clone()),
         None => platform,
     };
-    let launched = Launching { common, flags, assets: &assets, platform: &platform, missing: &missing };
+    let edited = edited(dir).map_err(|error| asset_failure(&error))?;
+    let launched =
+        Launching { common, flags, assets: &assets, platform: &platform, missing: &missing, edited: &edited };
     let ended = block_on(async { launched.flow(journal).await })?;
     match ended {
         Ok(ready) => summary::tell(common, &assets, &ready, out),
@@ -107,6 +117,7 @@ struct Launching<'a> {
     assets: &'a Assets,
     platform: &'a Local,
     missing: &'a [String],
+    edited: &'a [String],
 }
 
 impl Launching<'_> {
@@ -144,6 +155,7 @@ impl Launching<'_> {
             sight,
             host,
             missing: self.missing,
+            edited: self.edited,
             clock,
         };
         launch_flow(run, &given).await

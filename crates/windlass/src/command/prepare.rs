@@ -36,9 +36,13 @@ pub(super) fn run(
 
 /// Prepares the cluster directory from the text of a spec, for whoever goes on with it.
 pub(super) fn with_random_keys(common: &Common, place: &str, bytes: &[u8]) -> Result<Prepared, Failure> {
+    again(common, bytes)?.map_err(|error| prepare_failure(place, &error))
+}
+
+/// The same, for whoever makes something of a refusal.
+pub(super) fn again(common: &Common, bytes: &[u8]) -> Result<Result<Prepared, PrepareError>, Failure> {
     let now = SystemClock::new().now();
-    let prepared = prepare(common.dir.clone(), bytes, &mut random_keys()?, now);
-    prepared.map_err(|error| prepare_failure(place, &error))
+    Ok(prepare(common.dir.clone(), bytes, &mut random_keys()?, now))
 }
 
 fn random_keys() -> Result<RandomKeys, Failure> {

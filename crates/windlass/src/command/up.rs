@@ -3,26 +3,30 @@
 use std::io::Write;
 use std::path::Path;
 
+use nix::unistd::Uid;
 use windlass_artifacts::cache::{Cache, Key, Kind};
 use windlass_artifacts::digest::{Algorithm, Digest};
-use windlass_install::{logbook, software};
-use windlass_spec::file::{Topology, read_and_complete};
+use windlass_install::{logbook, preflight, software};
+use windlass_spec::file::{Role, Topology, read_and_complete};
 use windlass_spec::init::Start;
-use windlass_spec::{ClusterName, CompleteSpec};
+use windlass_spec::{ClusterName, CompleteSpec, KubeVersion};
 
 use super::{artifacts, beside_this_program, launch, prepare, say, spec};
-use crate::args::{Common, Shape, Up, parse_version};
+use crate::args::{Common, Output, Shape, Up, parse_version};
 use crate::exit::{Exit, Failure};
 
 pub(super) fn run(common: &Common, command: &Up, out: &mut impl Write, err: &mut impl Write) -> Result<Exit, Failure> {
     refuse_started(common)?;
     let (place, bytes) = spec_text(common, command, err)?;
     let (_, complete) = read_and_complete(&bytes).map_err(|problems| Failure::spec(&place, &problems))?;
-    if !command.flags.place.cloud_simulated {
+    agrees(&command.shape, &complete)?;
+    // Half an hour of building for a launch that preflight will refuse helps nobody.
+    let is_hopeless = !preflight::unsupported(&complete).is_empty() || !Uid::effective().is_root();
+    if !command.flags.place.cloud_simulated && !is_hopeless {
         ensure_artifacts(common, &complete, err)?;
     }
     let prepared = prepare::with_random_keys(common, &place, &bytes)?;
-    say(err, &format!("{} is prepared in {}\n", prepared.infra_id, common.dir.display()))?;
+    tell(common, err, &format!("{} is prepared in {}\n", prepared.infra_id, common.dir.display()))?;
     launch::launch(common, &command.flags, out, err)
 }
 
@@ -42,29 +46,53 @@ fn refuse_started(common: &Common) -> Result<(), Failure> {
 fn spec_text(common: &Common, command: &Up, err: &mut impl Write) -> Result<(String, Vec<u8>), Failure> {
     let there = command.source.spec.is_some() || common.dir.join("cluster.yaml").exists();
     if !there {
-        say(err, &format!("there is no spec in {}: starting from a new one\n", common.dir.display()))?;
+        tell(common, err, &format!("there is no spec in {}: starting from a new one\n", common.dir.display()))?;
         return Ok(("the new spec".to_owned(), start(&command.shape)?.to_yaml().into_bytes()));
-    }
-    if command.shape.is_given() {
-        let because = vec!["there is a spec, and these flags are for a new one".to_owned()];
-        let next = "edit the spec, or use another --dir";
-        return Err(Failure::new(Exit::Usage, "the flags say what the spec says", because, next));
     }
     spec::read(common, &command.source)
 }
 
-impl Shape {
-    fn is_given(&self) -> bool {
-        let Shape { provider, num_nodes, num_masters, topology, kubernetes_version } = self;
-        let words = [provider, topology, kubernetes_version].iter().any(|word| word.is_some());
-        words || num_nodes.is_some() || num_masters.is_some()
+/// Words for people, who are not there when progress is data.
+fn tell(common: &Common, err: &mut impl Write, words: &str) -> Result<(), Failure> {
+    match common.output {
+        Output::Json => Ok(()),
+        Output::Text | Output::File(_) => say(err, words),
     }
 }
 
-fn start(shape: &Shape) -> Result<Start, Failure> {
-    let version = shape.kubernetes_version.as_deref().map(parse_version).transpose().map_err(|reason| {
+/// Flags are for a new spec. Where there is one they may only repeat it, so that the same command works again after `down`.
+fn agrees(shape: &Shape, complete: &CompleteSpec) -> Result<(), Failure> {
+    let spec = &complete.spec;
+    let given = |number: &Option<u32>| number.map(|number| number.to_string());
+    let flags = [
+        ("--provider", shape.provider.clone(), spec.platform.as_str().to_owned()),
+        ("--topology", shape.topology.clone(), spec.topology.to_string()),
+        ("--kubernetes-version", version(shape)?.map(|version| version.to_string()), spec.kubernetes_version.to_string()),
+        ("--num-masters", given(&shape.num_masters), complete.count(Role::Master).to_string()),
+        ("--num-nodes", given(&shape.num_nodes), complete.count(Role::Worker).to_string()),
+    ];
+    let differs = |(flag, given, there): (&str, Option<String>, String)| {
+        let given = given.filter(|given| *given != there)?;
+        Some(format!("{flag} says {given}, the spec says {there}"))
+    };
+    let because: Vec<String> = flags.into_iter().filter_map(differs).collect();
+    match because.is_empty() {
+        true => Ok(()),
+        false => {
+            let next = "edit the spec, or use another --dir: the flags are for a new spec";
+            Err(Failure::new(Exit::Usage, "the flags contradict the spec", because, next))
+        }
+    }
+}
+
+fn version(shape: &Shape) -> Result<Option<KubeVersion>, Failure> {
+    shape.kubernetes_version.as_deref().map(parse_version).transpose().map_err(|reason| {
         Failure::new(Exit::SpecRejected, "--kubernetes-version was rejected", vec![reason], "choose one of the list")
-    })?;
+    })
+}
+
+fn start(shape: &Shape) -> Result<Start, Failure> {
+    let version = version(shape)?;
     let provider = shape.provider.as_deref().unwrap_or("local");
     Ok(Start {
         name: ClusterName::parse("windlass").expect("the default name is a name"),
@@ -86,7 +114,7 @@ fn ensure_artifacts(common: &Common, spec: &CompleteSpec, err: &mut impl Write) 
         Ok(_) if is_packed(&cache, &own) => return Ok(()),
         Ok(_) => format!("{} is another than the one in the cache", own.display()),
     };
-    say(err, &format!("fetching artifacts: {why}\n"))?;
+    tell(common, err, &format!("fetching artifacts: {why}\n"))?;
     artifacts::fetch_for(common, &cache, spec)
 }
 

@@ -74,10 +74,10 @@ fn words(news: &Progress) -> Option<String> {
     }
 }
 
-/// The events' form, with what a fetch adds to it.
+/// The events' form, with what a fetch adds to it. The cache is no cluster's.
 fn json_line(news: &Progress) -> String {
     let time = rfc3339_millis(SystemClock::new().now());
-    let mut event = json!({ "time": time, "step": "fetch-artifacts", "artifact": news.what });
+    let mut event = json!({ "time": time, "cluster": "", "step": "fetch-artifacts", "artifact": news.what });
     let (kind, reason) = match &news.happened {
         Happened::Started { way } => ("started", Some(way.to_string())),
         Happened::Finished { .. } => ("finished", None),

@@ -92,7 +92,7 @@ async fn switch(
     out: &mut impl Write,
 ) -> Result<Exit, Failure> {
     let client = daemon.client();
-    let chosen = choose(&all(&client, &which.scope).await?, which)?;
+    let chosen = choose(&all(&client, &which.scope).await?, deed, which)?;
     let mut tasks = JoinSet::new();
     for machine in chosen {
         let client = client.clone();
@@ -176,16 +176,17 @@ async fn all(client: &Client, scope: &CloudScope) -> Result<Vec<Machine>, Failur
     Ok(machines)
 }
 
-fn choose(machines: &[Machine], which: &Machines) -> Result<Vec<Machine>, Failure> {
+fn choose(machines: &[Machine], deed: Deed, which: &Machines) -> Result<Vec<Machine>, Failure> {
     if !which.all {
         return which.names.iter().map(|name| one(machines, name)).collect();
     }
     let mut clusters: Vec<&str> = machines.iter().map(|machine| machine.cluster.as_str()).collect();
     clusters.dedup();
-    match clusters.as_slice() {
-        [] => Err(Failure::new(Exit::Usage, "there is no machine", Vec::new(), "windlass cloud status")),
-        [_] => Ok(machines.to_vec()),
-        several => {
+    match (clusters.as_slice(), deed) {
+        ([], _) => Err(Failure::new(Exit::Usage, "there is no machine", Vec::new(), "windlass cloud status")),
+        // Before and after a host's reboot everybody's machines are meant; nothing is lost by either.
+        ([_], _) | (_, Deed::Start | Deed::Stop) => Ok(machines.to_vec()),
+        (several, Deed::Reboot | Deed::PowerCut) => {
             let because = vec![format!("there are machines of {}", several.join(", "))];
             Err(Failure::new(Exit::Usage, "--all of which cluster?", because, "name one with --cluster"))
         }

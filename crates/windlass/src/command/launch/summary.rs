@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 use windlass_install::launch::Ready;
 use windlass_install::logbook;
+use windlass_install::preflight::Cleared;
 use windlass_install::prepare::Assets;
 use windlass_install::status::{StepStatus, steps};
 
@@ -22,11 +23,13 @@ struct Summary<'a> {
     kubectl: String,
     seconds: f64,
     steps: Vec<StepStatus>,
+    notices: Vec<String>,
 }
 
 pub(super) fn tell(common: &Common, assets: &Assets, ready: &Ready, out: &mut impl Write) -> Result<Exit, Failure> {
     let history = logbook::read(&common.dir).map_err(|error| super::logbook_failure(common, &error))?;
-    let steps = steps(&history.unwrap_or_default());
+    let history = history.unwrap_or_default();
+    let steps = steps(&history);
     let summary = Summary {
         infra_id: &assets.metadata.infra_id,
         nodes: ready.nodes(),
@@ -34,6 +37,7 @@ pub(super) fn tell(common: &Common, assets: &Assets, ready: &Ready, out: &mut im
         kubectl: common.dir.join("bin/kubectl").display().to_string(),
         seconds: steps.iter().filter_map(|step| step.took).sum(),
         steps,
+        notices: Cleared::notices(&history),
     };
     answer(&common.output, out, &summary, || text(common, &summary))?;
     Ok(Exit::Done)
@@ -46,6 +50,7 @@ fn text(common: &Common, summary: &Summary<'_>) -> String {
         let took = took.map(|took| format!("{took:>6.1} s")).unwrap_or_default();
         text.push_str(&format!("  {name:<22} {took}\n"));
     }
+    text.extend(summary.notices.iter().map(|notice| format!("notice:    {notice}\n")));
     let Summary { kubectl, kubeconfig, .. } = summary;
     let dir = common.dir.display();
     text.push_str(&format!(
