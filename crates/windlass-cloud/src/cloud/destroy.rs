@@ -75,3 +75,38 @@ fn marked(model: &Model, cluster: &Label) -> Vec<Edit> {
     let known = model.clusters.get(cluster).filter(|found| !found.row.leaving);
     known.map(|found| Edit::Put(Row::Cluster(ClusterRow { leaving: true, ..found.row.clone() }))).into_iter().collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::model::tests::{cluster, label};
+    use crate::places::Places;
+    use crate::world::World;
+
+    #[tokio::test]
+    async fn work_that_was_cut_off_went_on_after_its_cluster_was_destroyed() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places { state: dir.path().to_owned(), run: dir.path().to_owned() };
+        let cloud = Cloud::open(places, World::simulated()).unwrap();
+        cloud.edit(|_| Ok((vec![Edit::Put(Row::Cluster(cluster("a")))], ()))).unwrap();
+        let (go_on, told) = std::sync::mpsc::channel::<()>();
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = is_done.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            told.recv().unwrap();
+            done.store(true, Ordering::SeqCst);
+        });
+        let task = tokio::spawn(async move { work.await.unwrap() });
+        cloud.learn(|live| live.clusters.entry(label("a")).or_default().busy = Some(task.abort_handle()));
+        let a = label("a");
+        let mut ending = Box::pin(cloud.let_go(&a));
+        let early = tokio::time::timeout(Duration::from_millis(50), &mut ending).await;
+        assert!(early.is_err(), "it did not wait for what was under way");
+        go_on.send(()).unwrap();
+        ending.await;
+        assert!(is_done.load(Ordering::SeqCst));
+    }
+}
