@@ -11,7 +11,8 @@ use thiserror::Error;
 pub type Tags = BTreeMap<String, String>;
 
 const LABEL: usize = 50;
-const KEY: usize = 512;
+/// Short enough for the name of one file with its ending.
+const KEY: usize = 200;
 
 /// Why a name is none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -78,7 +79,7 @@ text_type! {
 }
 
 text_type! {
-    /// The key of an object: parts of letters, digits and `._-`, joined by slashes, none of them only dots.
+    /// The key of an object: parts of letters, digits and `._-`, joined by slashes, none with a dot in front.
     ObjectKey
 }
 
@@ -101,11 +102,10 @@ impl Label {
 impl ObjectKey {
     /// Takes a key such as `addons/amd64-usr/1/torcx_manifest.json`.
     pub fn parse(text: &str) -> Result<Self, LabelError> {
-        let rule = "it has parts of letters, digits, dots, underscores and dashes, joined by slashes, none only dots";
+        let rule = "it has parts of letters, digits, dots, underscores and dashes, none with a dot in front, joined by \
+                    slashes, 200 characters at most";
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let part = |part: &str| {
-            !part.is_empty() && part.len() <= 200 && part.chars().all(plain) && part.chars().any(|c| c != '.')
-        };
+        let part = |part: &str| !part.is_empty() && !part.starts_with('.') && part.chars().all(plain);
         match text.len() <= KEY && text.split('/').all(part) {
             true => Ok(ObjectKey(text.to_owned())),
             false => Err(LabelError { text: clipped(text), what: "object key", rule }),
@@ -201,10 +201,15 @@ mod tests {
 
     #[test]
     fn an_object_key_stays_below_its_root() {
-        for text in ["", "/a", "a/", "a//b", "../a", "a/../b", "a/./b", "a b", "a\\b", "%2e%2e", "...", "a\0b"] {
+        let long = "k".repeat(201);
+        for text in ["", "/", "/a", "a/", "a//b", "../a", "a/../b", "a/./b", "a b", "a\\b", "%2e%2e", "...", "a\0b"] {
             assert!(ObjectKey::parse(text).is_err(), "{text:?}");
         }
-        for text in ["a", "bootstrap.ign", "addons/amd64-usr/1/torcx_manifest.json.asc", "a..b/.c"] {
+        for text in [".hidden", "a/.b", "./a", "a\nb", "ä", "a+b", "a%2fb", "/etc/passwd", &long] {
+            assert!(ObjectKey::parse(text).is_err(), "{text:?}");
+            assert!(ObjectKey::try_from(text.to_owned()).is_err(), "{text:?}");
+        }
+        for text in ["a", "bootstrap.ign", "addons/amd64-usr/1/torcx_manifest.json.asc", "a..b/c.", &long[..200]] {
             assert_eq!(ObjectKey::parse(text).unwrap().as_str(), text);
         }
     }

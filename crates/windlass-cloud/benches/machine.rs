@@ -1,5 +1,6 @@
 //! How long machines take to run, beside a bare systemd-nspawn boot of the same root. The answer is one line of JSON on
-//! stdout, in seconds; `cargo bench -p windlass-cloud --bench machine` gives it, as root and with fetched artifacts.
+//! stdout, in seconds; `cargo bench -p windlass-cloud --bench machine` gives it, as root and with fetched artifacts. It
+//! fails if a promised limit is exceeded, and `cargo xtask bench cloud` with it.
 
 #![expect(clippy::unwrap_used, reason = "the helpers are those of tests")]
 
@@ -15,6 +16,7 @@ mod host;
 mod metadata;
 
 use std::io::Write;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use fixture::{Fixture, User};
@@ -28,6 +30,10 @@ use windlass_steps::wait::Wait;
 
 const ROUNDS: usize = 3;
 const AT_ONCE: usize = 6;
+/// Of a bare boot of the same root.
+const MOST_RATIO: f64 = 1.5;
+/// Seconds for all of them, with Ignition.
+const MOST_AT_ONCE: f64 = 8.0;
 const CONFIG: &str = r#"{"ignition": {"version": "3.4.0"}, "storage": {"files": [
   {"path": "/etc/written-by-ignition", "mode": 384, "contents": {"source": "data:,hello%0A"}}]},
   "systemd": {"units": [{"name": "written.service", "enabled": true, "contents":
@@ -43,14 +49,27 @@ mkdir -p $root/upper $root/work $root/root
 mount -t overlay overlay -o lowerdir=$lower,upperdir=$root/upper,workdir=$root/work $root/root
 exec "$@""#;
 
-fn main() {
+fn main() -> ExitCode {
     // `cargo test --benches` starts it as well, without this word.
     if !std::env::args().any(|word| word == "--bench") {
-        return;
+        return ExitCode::SUCCESS;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads can be started");
     let figures = runtime.block_on(measure());
     writeln!(std::io::stdout(), "{figures}").expect("stdout is open");
+    let exceeded = exceeded(&figures);
+    for limit in &exceeded {
+        writeln!(std::io::stderr(), "OVER  {limit}").expect("stderr is open");
+    }
+    if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The limits that are not kept; a figure that is not there keeps none.
+fn exceeded(figures: &serde_json::Value) -> Vec<String> {
+    let limits = [("ratio", MOST_RATIO), ("six_with_ignition", MOST_AT_ONCE)];
+    let is_kept = |name: &str, most: f64| figures[name].as_f64().is_some_and(|figure| figure <= most);
+    let broken = limits.into_iter().filter(|(name, most)| !is_kept(name, *most));
+    broken.map(|(name, most)| format!("{name} is {}  (limit: at most {most})", figures[name])).collect()
 }
 
 async fn measure() -> serde_json::Value {

@@ -118,6 +118,14 @@ impl Cloud {
         Ok(answer)
     }
 
+    /// An edit that also looks at what is there, at the same moment.
+    pub(crate) fn edit_seeing<T>(
+        &self,
+        decide: impl FnOnce(&Model, &Live) -> Result<(Vec<Edit>, T), Refused>,
+    ) -> Result<T, Refused> {
+        self.edit(|model| decide(model, &locked(&self.shared.live)))
+    }
+
     /// Looks at what is wanted.
     pub fn read<T>(&self, look: impl FnOnce(&Model) -> T) -> T {
         look(&locked(&self.shared.core).model)

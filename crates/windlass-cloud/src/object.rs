@@ -14,10 +14,11 @@ mod url;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
-pub use key::{KeyError, ObjectDigest, ObjectKey, Prefix};
+pub use key::{DigestError, ObjectDigest, Prefix};
 pub use serve::{Serving, router};
 pub use store::{ObjectError, ObjectStore};
 pub use url::{Denied, UrlSigner};
+pub use windlass_cloud_api::ObjectKey;
 
 /// What is known of one object; also the content of the file beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -402,6 +402,11 @@ async fn carry_out_volume(
         (VolumeChange::Make, _) => world.make_volume(places, row).await,
         (VolumeChange::Present, HolderFacts::Running(leader)) => world.present(places, row, leader).await,
         (VolumeChange::Present, _) => Ok(()),
+        (VolumeChange::Release, HolderFacts::Running(leader)) => {
+            // The node first: it would lead to whatever the host puts on that device next.
+            world.withdraw(row, leader).await?;
+            world.release(places, row).await
+        }
         (VolumeChange::Release, _) => world.release(places, row).await,
         (VolumeChange::Remove, _) => world.remove_volume(places, row).await,
         (VolumeChange::Fence(machine), _) => fence(cloud, row, machine).map_err(Into::into),
@@ -428,7 +433,8 @@ fn pass_on(cloud: &Cloud, row: &VolumeRow, next: Option<&Label>) -> Result<(), R
         // Only what was planned for is passed on: somebody may have taken it back meanwhile.
         let edits = found
             .filter(|now| *now == row)
-            .map(|_| Edit::Put(Row::Volume(VolumeRow { holder: next.cloned(), next_holder: None, ..row.clone() })));
+            .map(|_| VolumeRow { holder: next.cloned(), next_holder: None, letting_go: false, ..row.clone() })
+            .map(|free| Edit::Put(Row::Volume(free)));
         Ok((edits.into_iter().collect(), ()))
     })
 }
@@ -441,6 +447,10 @@ async fn finish_volume(
     outcome: Result<(), Trouble>,
 ) {
     let (mut facts, size) = cloud.world().look_at_volume(cloud.places(), row).await;
+    if let Err(trouble) = &outcome {
+        let message = format!("{}: failed, trying again: {}", change.word(), words(trouble.as_ref()));
+        cloud.log().note(cloud.clock(), Some(&row.cluster), Some(row.name.to_string()), message);
+    }
     cloud.learn(|live| {
         let Some(live) = live.clusters.get_mut(&row.cluster) else { return };
         if *change == VolumeChange::Forget && outcome.is_ok() {

@@ -259,6 +259,14 @@ impl World {
         }
     }
 
+    /// Takes a volume out of the machine with this first process.
+    pub async fn withdraw(&self, row: &VolumeRow, leader: u32) -> Result<(), Trouble> {
+        match self {
+            World::Real(_) => real::volume::withdraw(row, leader).await,
+            World::Simulated(_) => Ok(()),
+        }
+    }
+
     /// Closes the host's device of a volume, and proves it.
     pub async fn release(&self, places: &Places, row: &VolumeRow) -> Result<(), Trouble> {
         match self {

@@ -185,7 +185,8 @@ async fn machines_reach_each_other_by_address_and_by_name() {
     let (_sender, receiver) = watch::channel(Arc::new(zone));
     let gateway = plan().gateway;
     let (udp, tcp) = server::listen(cluster.lan.namespace(), gateway).unwrap();
-    let _serving = server::serve(udp, tcp, receiver, Upstream::None).unwrap();
+    let (_upstream, nobody) = watch::channel(Upstream::None);
+    let _serving = server::serve(udp, tcp, receiver, nobody).unwrap();
     let found = resolve(cluster.machine(0), gateway, "one.demo.example").unwrap();
     assert_eq!(found, [address(1)]);
     assert!(reaches(cluster.machine(0), SocketAddrV4::new(found[0], PORT)));
@@ -240,6 +241,7 @@ async fn one_balancer_can_be_cut_off_while_the_others_answer() {
     for balancer in balancers.iter().chain(&balancers) {
         cluster.lan.add_address(*balancer).unwrap();
     }
+    assert_eq!(cluster.lan.added_addresses().unwrap(), balancers);
     let listeners = places.map(|place| listen(cluster.lan.namespace(), place));
     cluster.suffer(&[Fault::Cut(End::Machine(0), End::Address(balancers[0]))]).await;
     assert!(is_cut(cluster.machine(0), places[0]));
@@ -251,6 +253,7 @@ async fn one_balancer_can_be_cut_off_while_the_others_answer() {
     for balancer in balancers.iter().chain(&balancers) {
         cluster.lan.remove_address(*balancer).unwrap();
     }
+    assert_eq!(cluster.lan.added_addresses().unwrap(), [Ipv4Addr::LOCALHOST; 0]);
     assert!(is_cut(cluster.machine(1), places[0]));
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use windlass_cloud_api::{Balancer, BalancerSpec, Fault, Forward, ForwardSpec, Label, Target, TargetState};
+use windlass_cloud_api::{Balancer, BalancerSpec, Check, Fault, Forward, ForwardSpec, Label, Target, TargetState};
 
 use super::{Cloud, known};
+use crate::balancer::HttpsCheck;
 use crate::model::{BalancerRow, ClusterModel, ClusterRow, Edit, ForwardRow, Row};
 use crate::refused::{Class, Refused};
 
@@ -127,9 +128,15 @@ fn check(spec: &BalancerSpec) -> Result<(), Refused> {
         return impossible("a balancer has ports, each once");
     }
     let targets: BTreeSet<&Label> = spec.targets.iter().collect();
-    match targets.len() == spec.targets.len() {
-        true => Ok(()),
-        false => impossible("a balancer has each target once"),
+    if targets.len() != spec.targets.len() {
+        return impossible("a balancer has each target once");
+    }
+    match &spec.check {
+        Check::Tcp => Ok(()),
+        Check::Https { path, ca, name } => HttpsCheck::new(path, name, ca).map(drop).map_err(|error| {
+            let refused = Refused::new(Class::Impossible, "the balancer's check cannot be made");
+            refused.because(error)
+        }),
     }
 }
 

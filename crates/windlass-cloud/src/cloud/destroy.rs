@@ -6,11 +6,13 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use windlass_cloud_api::{Label, Receipt};
 
-use super::Cloud;
+use super::{Cloud, ClusterLive};
 use crate::model::{ClusterRow, Edit, Model, Row};
 use crate::refused::Refused;
 
-/// How often an ended task is looked at until it is gone.
+/// How long work under way may take to end by itself.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a task is looked at until it has ended.
 const GLANCE: Duration = Duration::from_millis(5);
 
 impl Cloud {
@@ -43,23 +45,68 @@ impl Cloud {
         })
     }
 
-    /// Ends what is under way for a cluster, and its services; returns when nothing of them runs.
+    /// Lets what is under way for a cluster come to its end, and ends its services; returns when nothing of them runs.
+    /// Nothing new is started for a cluster that is leaving. What is cut off half-way may go on in a thread that nobody
+    /// can end, and make things again after they were taken away; so that is only done to what does not end by itself.
     async fn let_go(&self, cluster: &Label) {
-        let (tasks, network) = self.learn(|live| match live.clusters.get_mut(cluster) {
-            None => (Vec::new(), None),
-            Some(live) => (live.abort(), live.network.take()),
-        });
-        let mut glance = tokio::time::interval(GLANCE);
-        while !tasks.iter().all(AbortHandle::is_finished) {
-            glance.tick().await;
+        let tasks = self.with_both(|_, live, _| live.clusters.get(cluster).map(ClusterLive::under_way));
+        let tasks = tasks.unwrap_or_default();
+        if tokio::time::timeout(PATIENCE, finished(&tasks)).await.is_err() {
+            tracing::warn!(%cluster, "work under way does not end, cutting it off");
+            tasks.iter().for_each(AbortHandle::abort);
+            finished(&tasks).await;
         }
+        // Only now: what was under way may have brought a network up.
+        let network = self.learn(|live| live.clusters.get_mut(cluster).and_then(|live| live.network.take()));
         if let Some(network) = network {
             network.close().await;
         }
     }
 }
 
+async fn finished(tasks: &[AbortHandle]) {
+    let mut glance = tokio::time::interval(GLANCE);
+    while !tasks.iter().all(AbortHandle::is_finished) {
+        glance.tick().await;
+    }
+}
+
 fn marked(model: &Model, cluster: &Label) -> Vec<Edit> {
     let known = model.clusters.get(cluster).filter(|found| !found.row.leaving);
     known.map(|found| Edit::Put(Row::Cluster(ClusterRow { leaving: true, ..found.row.clone() }))).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::model::tests::{cluster, label};
+    use crate::places::Places;
+    use crate::world::World;
+
+    #[tokio::test]
+    async fn work_that_was_cut_off_went_on_after_its_cluster_was_destroyed() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places { state: dir.path().to_owned(), run: dir.path().to_owned() };
+        let cloud = Cloud::open(places, World::simulated()).unwrap();
+        cloud.edit(|_| Ok((vec![Edit::Put(Row::Cluster(cluster("a")))], ()))).unwrap();
+        let (go_on, told) = std::sync::mpsc::channel::<()>();
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = is_done.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            told.recv().unwrap();
+            done.store(true, Ordering::SeqCst);
+        });
+        let task = tokio::spawn(async move { work.await.unwrap() });
+        cloud.learn(|live| live.clusters.entry(label("a")).or_default().busy = Some(task.abort_handle()));
+        let a = label("a");
+        let mut ending = Box::pin(cloud.let_go(&a));
+        let early = tokio::time::timeout(Duration::from_millis(50), &mut ending).await;
+        assert!(early.is_err(), "it did not wait for what was under way");
+        go_on.send(()).unwrap();
+        ending.await;
+        assert!(is_done.load(Ordering::SeqCst));
+    }
 }

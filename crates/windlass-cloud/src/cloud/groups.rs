@@ -22,6 +22,11 @@ impl Cloud {
             let why = format!("a group has {MOST} machines at most, and no address in its template");
             return Err(Refused::new(Class::Impossible, why));
         }
+        // Its machines are called after it and a number, which has ten digits at most.
+        if Label::parse(&format!("{name}-{}", u32::MAX)).is_err() {
+            let why = format!("group name {name} is too long: its machines get a number behind it");
+            return Err(Refused::new(Class::Impossible, why));
+        }
         self.edit(|model| {
             check(model, &spec.template)?;
             let found = known(model, cluster)?;
@@ -126,16 +131,19 @@ fn edits(cluster: &ClusterModel, row: &GroupRow, changes: &[GroupChange], now: O
     let (mut group, mut wanted) = (row.clone(), of(row));
     let mut edits = Vec::new();
     let (mut given, mut new) = (BTreeSet::new(), 0);
+    let mut first_free = 0;
     for change in changes {
-        wanted.note(change);
         match change {
-            GroupChange::BackOff(_) => {}
+            GroupChange::BackOff(_) => wanted.note(change),
             GroupChange::Remove { name, .. } => {
                 let machine = Label::parse(name).ok().and_then(|name| cluster.machines.get(&name));
                 edits.extend(machine.map(|m| Edit::Put(Row::Machine(MachineRow { leaving: true, ..m.clone() }))));
             }
-            GroupChange::Create { name, generation, .. } => {
-                let (Ok(name), Some(address)) = (Label::parse(name), cluster.free_address(&given)) else { continue };
+            GroupChange::Create { serial, generation, .. } => {
+                let (name, serial) = unused(cluster, &row.name, first_free.max(*serial));
+                first_free = serial + 1;
+                wanted.note(&GroupChange::Create { name: name.clone(), serial, generation: *generation });
+                let (Ok(name), Some(address)) = (Label::parse(&name), cluster.free_address(&given)) else { continue };
                 given.insert(address);
                 let group = Some((row.name.clone(), *generation));
                 let machine = new_machine(cluster, name, row.spec.template.clone(), address, now, group);
@@ -157,6 +165,13 @@ fn edits(cluster: &ClusterModel, row: &GroupRow, changes: &[GroupChange], now: O
     edits
 }
 
+/// The first name of a group's machines, from this number on, that no machine has: one that stands alone may.
+fn unused(cluster: &ClusterModel, group: &Label, from: u64) -> (String, u64) {
+    let mut names = (from..).map(|serial| (format!("{group}-{serial}"), serial));
+    let is_free = |name: &str| !cluster.machines.contains_key(name);
+    names.find(|(name, _)| is_free(name)).expect("a cluster has fewer machines than there are numbers")
+}
+
 fn view(cluster: &ClusterModel, row: &GroupRow, live: &Live) -> Group {
     let live = live.clusters.get(&cluster.row.name);
     let members = cluster.machines.values().filter(|machine| machine.group.as_ref() == Some(&row.name));
@@ -168,5 +183,38 @@ fn view(cluster: &ClusterModel, row: &GroupRow, live: &Live) -> Group {
         generation: row.generation,
         members: members.map(|machine| machine.name.clone()).collect(),
         current: current as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::{cluster, label, machine};
+
+    #[test]
+    fn a_machine_that_stands_alone_was_replaced_by_a_groups_machine_of_its_name() {
+        let alone = [machine("a", "g-1"), machine("a", "g-3")];
+        let rows = alone.iter().cloned().map(Row::Machine).chain([Row::Cluster(cluster("a"))]);
+        let model = Model::of(rows);
+        let group = GroupRow {
+            name: label("g"),
+            cluster: label("a"),
+            spec: GroupSpec { count: 2, template: alone[0].spec.clone() },
+            generation: 1,
+            last_serial: 0,
+            back_off: None,
+            leaving: false,
+        };
+        let now = OffsetDateTime::UNIX_EPOCH;
+        let changes = group::plan(&of(&group), &[], now);
+        let mut names = Vec::new();
+        for edit in edits(&model.clusters[&label("a")], &group, &changes, now) {
+            match edit {
+                Edit::Put(Row::Machine(row)) => names.push(row.name.to_string()),
+                Edit::Put(Row::Group(row)) => assert_eq!(row.last_serial, 4),
+                _ => {}
+            }
+        }
+        assert_eq!(names, ["g-2", "g-4"]);
     }
 }

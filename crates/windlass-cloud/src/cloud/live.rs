@@ -41,18 +41,23 @@ pub struct ClusterLive {
     pub machines: BTreeMap<Label, MachineLive>,
     /// Its volumes.
     pub volumes: BTreeMap<Label, VolumeLive>,
+    /// Volumes that are being copied, by the name of the copy.
+    pub copying: BTreeMap<Label, Label>,
     /// Its objects, once somebody asked for them.
     pub objects: Option<Arc<ObjectStore>>,
 }
 
 impl ClusterLive {
-    /// Ends everything that is under way, and answers with what has been told to end.
-    pub fn abort(&mut self) -> Vec<AbortHandle> {
-        let machines = self.machines.values_mut().filter_map(|machine| machine.busy.take()).map(|busy| busy.abort);
-        let volumes = self.volumes.values_mut().filter_map(|volume| volume.busy.take());
-        let tasks: Vec<AbortHandle> = self.busy.take().into_iter().chain(machines).chain(volumes).collect();
-        tasks.iter().for_each(AbortHandle::abort);
-        tasks
+    /// Whether a volume is being copied, or is a copy that is not whole yet.
+    pub fn is_copying(&self, volume: &Label) -> bool {
+        self.copying.iter().any(|(copy, from)| copy == volume || from == volume)
+    }
+
+    /// What is being done about the cluster, its machines and its volumes.
+    pub fn under_way(&self) -> Vec<AbortHandle> {
+        let machines = self.machines.values().filter_map(|machine| machine.busy.as_ref()).map(|busy| &busy.abort);
+        let volumes = self.volumes.values().filter_map(|volume| volume.busy.as_ref());
+        self.busy.iter().chain(machines).chain(volumes).cloned().collect()
     }
 }
 

@@ -51,7 +51,7 @@ impl Cloud {
 
     /// Switches a machine on; one that runs goes on.
     pub async fn start(&self, cluster: &Label, name: &Label) -> Result<Machine, Refused> {
-        self.adopted(cluster).await;
+        self.adopted(cluster).await?;
         let running = self.runs(cluster, name);
         self.change(cluster, name, |row| {
             let boot = if running && row.power == Power::On { row.boot } else { row.boot + 1 };
@@ -107,7 +107,7 @@ impl Cloud {
             return Err(Refused::new(Class::Malformed, "there is no command to run"));
         }
         let row = self.read(|model| machine_row(model, cluster, name).cloned())?;
-        self.adopted(cluster).await;
+        self.adopted(cluster).await?;
         if !self.runs(cluster, name) {
             let state = self.machine(cluster, name)?.state;
             let refused = Refused::new(Class::Conflict, format!("machine {name} does not run"));
@@ -146,17 +146,17 @@ impl Cloud {
 
     /// Waits until this daemon has seen what runs of a cluster: before that, a machine that runs looks like one that does
     /// not. A cluster that is not known is nothing to wait for.
-    async fn adopted(&self, cluster: &Label) {
+    pub(super) async fn adopted(&self, cluster: &Label) -> Result<(), Refused> {
         let seen = |model: &Model, live: &Live| {
             let waits = model.clusters.contains_key(cluster) && !live.clusters.get(cluster).is_some_and(|c| c.adopted);
             (!waits).then_some(())
         };
-        // Whoever asked goes on in any case, and is told what is known by then.
-        let _ = self.until(PATIENCE, seen).await;
+        let late = || Refused::new(Class::NotYet, format!("cluster {cluster} was not looked at yet")).next("ask again");
+        self.until(PATIENCE, seen).await.ok_or_else(late)
     }
 
     async fn off(&self, cluster: &Label, name: &Label) -> Result<Machine, Refused> {
-        self.adopted(cluster).await;
+        self.adopted(cluster).await?;
         let off = |_: &Model, live: &Live| {
             (!matches!(facts(live, cluster, name).process, Process::Running { .. })).then_some(())
         };

@@ -1,14 +1,16 @@
 //! Requests about volumes. Who has one is decided here, under the lock and on the disk, before anything is attached:
 //! two requests can never both succeed.
 
+mod snapshot;
+
 use std::time::Duration;
 
-use windlass_cloud_api::{AttachRequest, Hold, Label, Tag, Volume, VolumeSpec};
+use windlass_cloud_api::{AttachRequest, Hold, Label, Power, Tag, Volume, VolumeSpec};
 
 use super::machines::{facts, machine_row};
 use super::{Cloud, Live, known};
-use crate::model::{Edit, Model, Row, VolumeRow};
-use crate::plan::Process;
+use crate::model::{Edit, MachineRow, Model, Row, VolumeRow};
+use crate::plan::{self, Process};
 use crate::refused::{Class, Refused};
 
 const LEAST: u64 = 1 << 20;
@@ -22,15 +24,19 @@ impl Cloud {
             let why = format!("a volume has between {LEAST} and {MOST} bytes, not {}", spec.size);
             return Err(Refused::new(Class::Impossible, why));
         }
-        let row = self.edit(|model| {
+        let row = self.edit_seeing(|model, live| {
             let found = known(model, cluster)?;
             let row = match found.volumes.get(name) {
+                None if is_copying(live, cluster, name) => {
+                    return Err(Refused::new(Class::Conflict, format!("volume {name} is being made as a copy")));
+                }
                 None => VolumeRow {
                     name: name.clone(),
                     cluster: cluster.clone(),
                     spec,
                     holder: None,
                     next_holder: None,
+                    letting_go: false,
                     leaving: false,
                 },
                 Some(old) => grown(old, spec)?,
@@ -53,12 +59,13 @@ impl Cloud {
     /// Gives a volume to a machine and waits until the machine sees it.
     pub async fn attach(&self, cluster: &Label, name: &Label, request: &AttachRequest) -> Result<Volume, Refused> {
         let machine = &request.machine;
-        let row = self.with_runs(cluster, |model, runs| {
+        self.adopted(cluster).await?;
+        let row = self.edit_seeing(|model, live| {
             let row = volume_row(model, cluster, name)?;
             if machine_row(model, cluster, machine)?.leaving {
                 return Err(Refused::new(Class::Conflict, format!("machine {machine} is being removed")));
             }
-            let new = taken(row, machine, request.hold, runs)?;
+            let new = taken(row, machine, request.hold, &use_of(model, live, row))?;
             Ok((if new == *row { Vec::new() } else { vec![Edit::Put(Row::Volume(new.clone()))] }, new))
         })?;
         self.seen_by(&row, machine).await
@@ -66,48 +73,39 @@ impl Cloud {
 
     /// Takes a volume back from a machine that does not use it.
     pub async fn detach(&self, cluster: &Label, name: &Label) -> Result<Volume, Refused> {
+        self.adopted(cluster).await?;
         let row = self.read(|model| volume_row(model, cluster, name).cloned())?;
         let Some(holder) = &row.holder else { return self.read_volume(&row) };
         if self.with_both(|_, live, _| running(live, cluster, holder)) {
             self.world().may_detach(self.places(), &row).await?;
         }
-        let free = self.edit(|model| {
+        self.edit(|model| {
             let now = volume_row(model, cluster, name)?;
             if now != &row {
                 return Err(Refused::new(Class::Conflict, format!("volume {name} has just changed hands")));
             }
-            let free = VolumeRow { holder: None, next_holder: None, ..row.clone() };
-            Ok((vec![Edit::Put(Row::Volume(free.clone()))], free))
+            let given_back = VolumeRow { next_holder: None, letting_go: true, ..row.clone() };
+            Ok((if given_back == row { Vec::new() } else { vec![Edit::Put(Row::Volume(given_back))] }, ()))
         })?;
-        let closed = |_: &Model, live: &Live| (!is_open(live, cluster, name)).then_some(());
-        self.until(PATIENCE, closed).await.ok_or_else(|| late(name, "was not let go"))?;
-        self.read_volume(&free)
-    }
-
-    /// Copies a volume that nobody has.
-    pub async fn snapshot(&self, cluster: &Label, name: &Label, copy: &Label) -> Result<Volume, Refused> {
-        let row = self.edit(|model| {
-            let row = volume_row(model, cluster, name)?;
-            if let Some(holder) = &row.holder {
-                let refused = Refused::new(Class::Conflict, format!("volume {name} is in use by {holder}"));
-                return Err(refused.next("detach it first: a copy of a volume in use would be torn"));
+        let free = |model: &Model, _: &Live| match volume_row(model, cluster, name) {
+            Ok(now) if now.letting_go => None,
+            Ok(now) if now.holder.as_ref() == Some(holder) => {
+                Some(Err(Refused::new(Class::Conflict, format!("volume {name} is being moved from {holder} instead"))))
             }
-            if known(model, cluster)?.volumes.contains_key(copy) {
-                return Err(Refused::new(Class::Conflict, format!("there is a volume {copy} already")));
-            }
-            Ok((Vec::new(), row.clone()))
-        })?;
-        let new = VolumeRow { name: copy.clone(), ..row.clone() };
-        self.world().copy_volume(self.places(), &row, &new).await?;
-        self.edit(|_| Ok((vec![Edit::Put(Row::Volume(new.clone()))], ())))?;
-        self.made(&new).await
+            found => Some(found.map(drop)),
+        };
+        self.until(PATIENCE, free).await.unwrap_or_else(|| Err(late(name, "was not let go")))?;
+        self.read_volume(&row)
     }
 
     /// Removes a volume that nobody has.
     pub async fn delete_volume(&self, cluster: &Label, name: &Label) -> Result<(), Refused> {
-        self.edit(|model| {
+        self.edit_seeing(|model, live| {
             let row = volume_row(model, cluster, name)?;
             match &row.holder {
+                _ if is_copying(live, cluster, name) => {
+                    Err(Refused::new(Class::Conflict, format!("volume {name} is being copied")))
+                }
                 Some(holder) => {
                     let refused = Refused::new(Class::Conflict, format!("volume {name} is in use by {holder}"));
                     Err(refused.next("detach it first"))
@@ -117,20 +115,6 @@ impl Cloud {
         })?;
         let gone = |model: &Model, _: &Live| volume_row(model, cluster, name).is_err().then_some(());
         self.until(PATIENCE, gone).await.ok_or_else(|| late(name, "was not removed"))
-    }
-
-    /// An edit that also knows which machines run, looked at under the same locks.
-    fn with_runs<T>(
-        &self,
-        cluster: &Label,
-        decide: impl FnOnce(&Model, &dyn Fn(&Label) -> bool) -> Result<(Vec<Edit>, T), Refused>,
-    ) -> Result<T, Refused> {
-        let running: Vec<Label> = self.with_both(|_, live, _| {
-            let machines = live.clusters.get(cluster).into_iter().flat_map(|live| live.machines.iter());
-            machines.filter(|(_, machine)| machine.may_run()).map(|(name, _)| name.clone()).collect()
-        });
-        // A machine that starts after this look does not have the volume: it would have to be its holder.
-        self.edit(|model| decide(model, &|name| running.contains(name)))
     }
 
     async fn made(&self, row: &VolumeRow) -> Result<Volume, Refused> {
@@ -161,14 +145,17 @@ impl Cloud {
                 Ok(row) => row,
                 Err(refused) => return Some(Err(refused)),
             };
-            let lost = row.holder.as_ref() != Some(machine) && row.next_holder.as_ref() != Some(machine);
-            if lost {
+            let has_it = row.holder.as_ref() == Some(machine) && !row.letting_go;
+            if !has_it && row.next_holder.as_ref() != Some(machine) {
                 let refused = Refused::new(Class::Conflict, format!("volume {name} went to another machine"));
                 return Some(Err(refused));
             }
             let volume = live.clusters.get(cluster)?.volumes.get(name)?;
-            let off = !running(live, cluster, machine) && row.next_holder.is_none();
-            (off || (volume.facts.seen_by.is_some() && row.next_holder.is_none())).then(|| Ok(view(row, live)))
+            // What an earlier holder saw says nothing about this one.
+            let leader = live.clusters.get(cluster)?.machines.get(machine).and_then(|machine| machine.leader);
+            let seen = leader.is_some() && volume.facts.seen_by == leader;
+            let off = !running(live, cluster, machine);
+            ((off || seen) && row.next_holder.is_none()).then(|| Ok(view(row, live)))
         };
         self.until(PATIENCE, seen).await.unwrap_or_else(|| Err(late(name, "was not attached")))
     }
@@ -183,22 +170,61 @@ pub(crate) fn volume_row<'a>(model: &'a Model, cluster: &Label, name: &Label) ->
     known(model, cluster)?.volumes.get(name).ok_or_else(|| Refused::unknown("volume", name))
 }
 
+/// What is known of a volume's use when somebody asks for it.
+struct Use {
+    /// Whether its holder runs, or is about to.
+    holder_runs: bool,
+    /// Whether the host has it open as a device.
+    open: bool,
+    /// Whether it is being copied.
+    copied: bool,
+}
+
+fn use_of(model: &Model, live: &Live, row: &VolumeRow) -> Use {
+    let (wanted, seen) = (model.clusters.get(&row.cluster), live.clusters.get(&row.cluster));
+    let volume = seen.and_then(|seen| seen.volumes.get(&row.name));
+    let holder = row.holder.as_ref().and_then(|holder| wanted?.machines.get(holder));
+    let runs = |row: &MachineRow| match seen.and_then(|seen| seen.machines.get(&row.name)) {
+        // One that is switched on and still has something to be done about it is on its way to its boot.
+        Some(machine) => machine.may_run() || (is_on(row) && plan::machine(row, &machine.facts).is_some()),
+        None => is_on(row),
+    };
+    Use {
+        holder_runs: holder.is_some_and(runs),
+        open: volume.is_some_and(|volume| volume.facts.open),
+        copied: is_copying(live, &row.cluster, &row.name),
+    }
+}
+
+fn is_copying(live: &Live, cluster: &Label, volume: &Label) -> bool {
+    live.clusters.get(cluster).is_some_and(|live| live.is_copying(volume))
+}
+
+fn is_on(row: &MachineRow) -> bool {
+    row.power == Power::On && !row.leaving
+}
+
 /// The volume in a machine's hands, or on its way there.
-fn taken(row: &VolumeRow, machine: &Label, hold: Hold, runs: &dyn Fn(&Label) -> bool) -> Result<VolumeRow, Refused> {
+fn taken(row: &VolumeRow, machine: &Label, hold: Hold, used: &Use) -> Result<VolumeRow, Refused> {
     let conflict = |why: String| Err(Refused::new(Class::Conflict, why));
-    let given = |holder: &Label| VolumeRow { holder: Some(holder.clone()), next_holder: None, ..row.clone() };
     match (&row.holder, &row.next_holder) {
         _ if row.leaving => conflict(format!("volume {} is being removed", row.name)),
-        (Some(holder), None) if holder == machine => Ok(row.clone()),
         (_, Some(next)) if next == machine => Ok(row.clone()),
         (_, Some(next)) => conflict(format!("volume {} is on its way to {next}", row.name)),
-        (None, None) => Ok(given(machine)),
-        (Some(holder), None) if hold == Hold::Respect && runs(holder) => {
+        (Some(holder), None) if row.letting_go && (hold == Hold::Respect || holder == machine) => {
+            conflict(format!("volume {} is still being taken from {holder}", row.name))
+        }
+        (Some(holder), None) if holder == machine => Ok(row.clone()),
+        (None, None) if used.copied => conflict(format!("volume {} is being copied", row.name)),
+        // Whoever had it before may still have its device.
+        (None, None) if used.open => conflict(format!("volume {} is still being closed", row.name)),
+        (None, None) => Ok(VolumeRow { holder: Some(machine.clone()), ..row.clone() }),
+        (Some(holder), None) if hold == Hold::Respect && used.holder_runs => {
             let refused = Refused::new(Class::Conflict, format!("volume {} is in use by {holder}", row.name));
             Err(refused.next("detach it there, or ask with hold: fence, which takes that machine's power away"))
         }
         // Even a holder that does not run has to let go of the host's device first.
-        (Some(_), None) => Ok(VolumeRow { next_holder: Some(machine.clone()), ..row.clone() }),
+        (Some(_), None) => Ok(VolumeRow { next_holder: Some(machine.clone()), letting_go: false, ..row.clone() }),
     }
 }
 
@@ -219,15 +245,12 @@ fn running(live: &Live, cluster: &Label, machine: &Label) -> bool {
     matches!(facts(live, cluster, machine).process, Process::Running { .. })
 }
 
-fn is_open(live: &Live, cluster: &Label, name: &Label) -> bool {
-    live.clusters.get(cluster).and_then(|live| live.volumes.get(name)).is_some_and(|volume| volume.facts.open)
-}
-
 fn view(row: &VolumeRow, live: &Live) -> Volume {
     let volume = live.clusters.get(&row.cluster).and_then(|live| live.volumes.get(&row.name));
     let live = live.clusters.get(&row.cluster);
     let leader = row.holder.as_ref().and_then(|holder| live?.machines.get(holder)?.leader);
-    let seen = leader.is_some() && volume.is_some_and(|v| v.facts.seen_by == leader) && row.next_holder.is_none();
+    let stays = row.next_holder.is_none() && !row.letting_go;
+    let seen = leader.is_some() && volume.is_some_and(|v| v.facts.seen_by == leader) && stays;
     Volume {
         name: row.name.clone(),
         cluster: row.cluster.clone(),
@@ -241,3 +264,6 @@ fn late(name: &Label, what: &str) -> Refused {
     let refused = Refused::new(Class::NotYet, format!("volume {name} {what} within {} s", PATIENCE.as_secs()));
     refused.next("the cloud goes on trying; ask again")
 }
+
+#[cfg(test)]
+mod tests;

@@ -196,6 +196,10 @@ pub struct VolumeRow {
     pub holder: Option<Label>,
     /// Who is to have it once the holder is fenced.
     pub next_holder: Option<Label>,
+    /// Whether the holder gives it back. It stays the holder until the host's device is closed, so that a volume of
+    /// nobody's is never in use.
+    #[serde(default)]
+    pub letting_go: bool,
     /// Whether it is on its way out.
     pub leaving: bool,
 }

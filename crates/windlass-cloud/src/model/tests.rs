@@ -60,6 +60,7 @@ pub(crate) fn volume(cluster: &str, name: &str) -> VolumeRow {
         spec: VolumeSpec { size: 1 << 20, tags: Tags::new() },
         holder: None,
         next_holder: None,
+        letting_go: false,
         leaving: false,
     }
 }

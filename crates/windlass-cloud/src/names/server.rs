@@ -88,7 +88,7 @@ pub fn serve(
     udp: UdpSocket,
     tcp: TcpListener,
     zone: watch::Receiver<Arc<Zone>>,
-    upstream: Upstream,
+    upstream: watch::Receiver<Upstream>,
 ) -> Result<NameServer, NamesError> {
     let trouble = |source| NamesError::Take { source };
     udp.set_nonblocking(true).map_err(trouble)?;
@@ -115,7 +115,7 @@ impl NameServer {
 
 struct Answering {
     zone: watch::Receiver<Arc<Zone>>,
-    upstream: Upstream,
+    upstream: watch::Receiver<Upstream>,
     room: Semaphore,
 }
 
@@ -162,7 +162,7 @@ impl Answering {
         metadata.response_code = reply.code;
         metadata.authoritative = reply.authoritative;
         metadata.truncation = reply.truncated;
-        metadata.recursion_available = self.upstream != Upstream::None;
+        metadata.recursion_available = *self.upstream.borrow() != Upstream::None;
         let builder = MessageResponseBuilder::new(&request.queries, edns.as_ref());
         let none = std::iter::empty();
         let message = builder.build(metadata, &reply.answers, &reply.authorities, none, &reply.additionals);
@@ -191,13 +191,14 @@ impl Answering {
     }
 
     async fn hand_on(&self, request: &Request, query: &LowerQuery) -> Reply {
-        let Upstream::Forward(servers) = &self.upstream else { return Reply::bare(ResponseCode::Refused) };
+        let upstream = self.upstream.borrow().clone();
+        let Upstream::Forward(servers) = upstream else { return Reply::bare(ResponseCode::Refused) };
         if !request.metadata.recursion_desired || is_transfer(query.query_type()) {
             return Reply::bare(ResponseCode::Refused);
         }
         let Ok(_place) = self.room.try_acquire() else { return Reply::bare(ResponseCode::ServFail) };
         let length = if request.protocol() == Protocol::Udp { Length::FitsDatagram } else { Length::Whole };
-        match ask(servers, query.original(), length).await {
+        match ask(&servers, query.original(), length).await {
             Ok(message) => Reply {
                 code: message.metadata.response_code,
                 authoritative: false,

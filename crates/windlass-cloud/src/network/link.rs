@@ -131,6 +131,11 @@ impl Lan {
         })
     }
 
+    /// The addresses that were added for balancers, whoever added them.
+    pub fn added_addresses(&self) -> Result<Vec<Ipv4Addr>, LinkError> {
+        within(&self.namespace, async |net| net.lone_addresses(bridge_index(net, &self.namespace).await?).await)
+    }
+
     /// Connects a machine: link, address, default route, loopback and the address of the metadata service on it.
     pub fn plug(&self, plug: &Plug<'_>) -> Result<(), LinkError> {
         self.pair_up(plug)?;

@@ -3,12 +3,13 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use futures_util::TryStreamExt;
 use ipnet::Ipv4Net;
 use nix::errno::Errno;
+use rtnetlink::packet_route::address::AddressAttribute;
 use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rtnetlink::{AddressMessageBuilder, Error, Handle, LinkUnspec, RouteMessageBuilder, new_connection};
 
@@ -94,6 +95,13 @@ impl Netlink {
         self.did(format!("add the address {address}"), request.execute().await)
     }
 
+    /// The addresses of a link that stand for themselves alone, without a subnet.
+    pub async fn lone_addresses(&self, link: u32) -> Result<Vec<Ipv4Addr>, LinkError> {
+        let messages = self.handle.address().get().set_link_index_filter(link).execute().try_collect::<Vec<_>>().await;
+        let lone = self.did("list the addresses", messages)?.into_iter().filter(|m| m.header.prefix_len == 32);
+        Ok(lone.flat_map(|message| message.attributes).filter_map(ipv4).collect())
+    }
+
     pub async fn remove_address(&self, link: u32, address: Ipv4Net) -> Result<(), LinkError> {
         let message =
             AddressMessageBuilder::<Ipv4Addr>::new().index(link).address(address.addr(), address.prefix_len()).build();
@@ -121,6 +129,13 @@ pub(super) fn set(name: &str, value: &str) -> Result<(), LinkError> {
     match OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(value.as_bytes())) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result.map_err(|source| LinkError::Setting { path, value: value.to_owned(), source }),
+    }
+}
+
+fn ipv4(attribute: AddressAttribute) -> Option<Ipv4Addr> {
+    match attribute {
+        AddressAttribute::Local(IpAddr::V4(address)) => Some(address),
+        _ => None,
     }
 }
 

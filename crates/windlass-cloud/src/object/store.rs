@@ -9,8 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use thiserror::Error;
 use time::OffsetDateTime;
-use windlass_steps::host::{Batch, HostError, Mode, make_dir, read_file, sweep_temps, sync_dir};
+use windlass_steps::host::{Batch, HostError, Mode, make_dir, read_file, sweep_temps, sync_dir, write_file};
 
+use super::key::file_name;
 use super::{Deletion, NewObject, Object, ObjectDigest, ObjectKey, Remains, Stored};
 
 const SIDECAR_LIMIT: u64 = 16 << 10;
@@ -23,6 +24,7 @@ pub struct ObjectStore {
     dir: PathBuf,
     index: RwLock<Index>,
     changing: Mutex<()>,
+    owner: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -128,7 +130,7 @@ impl ObjectStore {
         for object in objects {
             index.insert(object);
         }
-        Ok(Self { dir, index: RwLock::new(index), changing: Mutex::new(()) })
+        Ok(Self { dir, index: RwLock::new(index), changing: Mutex::new(()), owner: Mutex::new(()) })
     }
 
     /// Opens the store with the map that its own files make.
@@ -138,6 +140,12 @@ impl ObjectStore {
             store.write().insert(object);
         }
         Ok(store)
+    }
+
+    /// Whoever keeps the map holds this around a change of the files together with that of the map: two who change the
+    /// same key would otherwise each release what the other has just recorded.
+    pub fn owned(&self) -> MutexGuard<'_, ()> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores one object.
@@ -176,6 +184,29 @@ impl ObjectStore {
         self.drop_content(replaced).map_err(|source| ObjectError::ReleaseContent { digest: replaced.clone(), source })
     }
 
+    /// Takes back what was stored but could not be recorded: the key is again what it was before.
+    pub fn take_back(&self, stored: &Stored, before: Option<Object>) -> Result<(), ObjectError> {
+        let _turn = self.turn();
+        let key = &stored.object.key;
+        let mut index = self.write();
+        let text = before.as_ref().map(described_as);
+        match before {
+            Some(before) => drop(index.insert(before)),
+            None => drop(index.remove(key)),
+        }
+        drop(index);
+        let trouble = |source| ObjectError::StoreObject { key: key.clone(), source };
+        match text {
+            Some(text) => write_file(self.sidecar(key), text, Mode::PRIVATE_FILE).map_err(trouble)?,
+            None => {
+                remove(&self.sidecar(key)).map_err(|source| ObjectError::DeleteObject { key: key.clone(), source })?;
+            }
+        }
+        let digest = &stored.object.digest;
+        let dropped = self.drop_content(digest);
+        dropped.map(drop).map_err(|source| ObjectError::ReleaseContent { digest: digest.clone(), source })
+    }
+
     /// Removes the key, and the content unless another key has the same; then looks whether they are gone.
     pub fn delete(&self, key: &ObjectKey) -> Result<Deletion, ObjectError> {
         let _turn = self.turn();
@@ -197,7 +228,7 @@ impl ObjectStore {
     pub fn sweep(&self) -> Result<usize, ObjectError> {
         let _turn = self.turn();
         let index = self.read();
-        let keys: HashSet<String> = index.objects.keys().map(ObjectKey::file_name).collect();
+        let keys: HashSet<String> = index.objects.keys().map(file_name).collect();
         let contents: HashSet<String> = index.users.keys().map(|digest| digest.hex().to_owned()).collect();
         drop(index);
         let mut removed = 0;
@@ -242,8 +273,7 @@ impl ObjectStore {
             let object =
                 Object { key, digest: ObjectDigest::of(bytes), size: bytes.len() as u64, stored: now, expires };
             contents.write(self.content(&object.digest), bytes, Mode::PRIVATE_FILE)?;
-            let text = serde_json::to_vec_pretty(&object).expect("an object is plain data with text for keys");
-            sidecars.write(self.sidecar(&object.key), text, Mode::PRIVATE_FILE)?;
+            sidecars.write(self.sidecar(&object.key), described_as(&object), Mode::PRIVATE_FILE)?;
             objects.push(object);
         }
         // Content first: a key never names bytes that are not there.
@@ -287,7 +317,7 @@ impl ObjectStore {
     }
 
     fn sidecar(&self, key: &ObjectKey) -> PathBuf {
-        self.dir.join("keys").join(key.file_name())
+        self.dir.join("keys").join(file_name(key))
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
@@ -301,6 +331,11 @@ impl ObjectStore {
     fn write(&self) -> RwLockWriteGuard<'_, Index> {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The text of the file beside an object.
+fn described_as(object: &Object) -> Vec<u8> {
+    serde_json::to_vec_pretty(object).expect("an object is plain data with text for keys")
 }
 
 /// Not a temporary file, whose name begins with a dot as no key does.

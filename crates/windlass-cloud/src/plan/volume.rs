@@ -35,16 +35,31 @@ pub enum VolumeChange {
     Make,
     /// Show it to its holder.
     Present,
-    /// Close the host's device.
+    /// Take it out of a holder that runs, and close the host's device.
     Release,
     /// Take its holder's power away.
     Fence(Label),
-    /// Its holder is fenced: it is the next one's.
+    /// Its holder is fenced or has let go: it is the next one's, or nobody's.
     Pass(Option<Label>),
     /// Remove its file.
     Remove,
     /// Strike it off.
     Forget,
+}
+
+impl VolumeChange {
+    /// As the log has it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            VolumeChange::Make => "make",
+            VolumeChange::Present => "present",
+            VolumeChange::Release => "release",
+            VolumeChange::Fence(_) => "fence",
+            VolumeChange::Pass(_) => "pass on",
+            VolumeChange::Remove => "remove",
+            VolumeChange::Forget => "forget",
+        }
+    }
 }
 
 /// What to do about a volume next, if anything.
@@ -55,8 +70,8 @@ pub fn volume(row: &VolumeRow, facts: &VolumeFacts, holder: HolderFacts) -> Opti
         Some(_) if holder == HolderFacts::Gone && facts.open => Some(VolumeChange::Release),
         Some(_) if holder == HolderFacts::Gone => Some(VolumeChange::Pass(row.next_holder.clone())),
         Some(name) if row.next_holder.is_some() && runs => Some(VolumeChange::Fence(name.clone())),
-        Some(_) if row.next_holder.is_some() && facts.open => Some(VolumeChange::Release),
-        Some(_) if row.next_holder.is_some() => Some(VolumeChange::Pass(row.next_holder.clone())),
+        Some(_) if (row.next_holder.is_some() || row.letting_go) && facts.open => Some(VolumeChange::Release),
+        Some(_) if row.next_holder.is_some() || row.letting_go => Some(VolumeChange::Pass(row.next_holder.clone())),
         Some(_) if !facts.made => Some(VolumeChange::Make),
         Some(_) => match holder {
             HolderFacts::Running(pid) if facts.seen_by != Some(pid) => Some(VolumeChange::Present),
@@ -92,17 +107,18 @@ mod tests {
                 (facts.open, facts.seen_by) = (true, Some(pid));
             }
             VolumeChange::Release => {
-                if matches!(holder, HolderFacts::Running(_)) && row.holder.is_some() {
+                if matches!(holder, HolderFacts::Running(_)) && row.holder.is_some() && !row.letting_go {
                     return Err("taken from a running machine".into());
                 }
                 (facts.open, facts.seen_by) = (false, None);
             }
             VolumeChange::Fence(_) => *holder = HolderFacts::Off,
             VolumeChange::Pass(next) => {
-                if facts.open || !matches!(holder, HolderFacts::Gone | HolderFacts::Off) {
+                let fenced = matches!(holder, HolderFacts::Gone | HolderFacts::Off);
+                if facts.open || facts.seen_by.is_some() || !(fenced || row.letting_go) {
                     return Err("passed on while it was in use".into());
                 }
-                (row.holder, row.next_holder) = (next, None);
+                (row.holder, row.next_holder, row.letting_go) = (next, None, false);
                 *holder = HolderFacts::Running(9);
             }
             VolumeChange::Remove => *facts = VolumeFacts::default(),
@@ -114,13 +130,15 @@ mod tests {
     proptest! {
         #[test]
         fn it_converges_and_never_passes_what_is_in_use(
-            held in any::<bool>(), wanted in any::<bool>(), leaving in any::<bool>(), made in any::<bool>(),
+            held in any::<bool>(), wanted in any::<bool>(), given_back in any::<bool>(), leaving in any::<bool>(),
+            made in any::<bool>(),
             open in any::<bool>(), seen in prop_oneof![Just(None), Just(Some(7)), Just(Some(8))],
             holder in prop_oneof![Just(HolderFacts::Gone), Just(HolderFacts::Off), Just(HolderFacts::Running(7))],
         ) {
             let mut row = row("a", "v");
             row.holder = held.then(|| label("one"));
             row.next_holder = (held && wanted).then(|| label("two"));
+            row.letting_go = held && given_back;
             row.leaving = leaving && !held;
             let mut facts = VolumeFacts { made: made || open, open, seen_by: seen.filter(|_| open) };
             let mut holder = holder;
@@ -146,5 +164,16 @@ mod tests {
         assert_eq!(volume(&row, &facts, HolderFacts::Running(7)), Some(VolumeChange::Fence(label("one"))));
         assert_eq!(volume(&row, &facts, HolderFacts::Booting), Some(VolumeChange::Fence(label("one"))));
         assert_eq!(volume(&row, &facts, HolderFacts::Off), Some(VolumeChange::Release));
+    }
+
+    #[test]
+    fn a_volume_that_is_given_back_is_closed_before_it_is_anybodys() {
+        let row = VolumeRow { holder: Some(label("one")), letting_go: true, ..row("a", "v") };
+        let open = VolumeFacts { made: true, open: true, seen_by: Some(7) };
+        let closed = VolumeFacts { made: true, ..VolumeFacts::default() };
+        for holder in [HolderFacts::Running(7), HolderFacts::Booting, HolderFacts::Off] {
+            assert_eq!(volume(&row, &open, holder), Some(VolumeChange::Release), "{holder:?}");
+            assert_eq!(volume(&row, &closed, holder), Some(VolumeChange::Pass(None)), "{holder:?}");
+        }
     }
 }

@@ -35,6 +35,10 @@ impl View {
         found.map_err(told)
     }
 
+    fn domain(&self) -> Result<String, ViewError> {
+        self.cloud.read_cluster(&self.cluster, |cluster| Ok(cluster.row.spec.domain.clone())).map_err(told)
+    }
+
     fn identified(&self) -> Result<Identity, ViewError> {
         let (cluster, machine) = self.rows()?;
         Ok(Identity {
@@ -90,9 +94,11 @@ impl MachineView for View {
         name: &metadata::RecordName,
         kind: metadata::RecordKind,
     ) -> Result<Option<RecordView>, ViewError> {
-        let (name, kind) = (record_name(name)?, record_kind(kind)?);
+        let domain = self.domain()?;
+        let (name, kind) = (record_name(name, &domain)?, record_kind(kind)?);
         let records = self.cloud.records(&self.cluster).map_err(told)?;
-        Ok(records.into_iter().find(|record| record.name == name && record.kind == kind).map(record_view))
+        let found = records.into_iter().find(|record| record.name == name && record.kind == kind);
+        Ok(found.map(|record| record_view(record, &domain)))
     }
 
     async fn put_record(
@@ -110,8 +116,9 @@ impl MachineView for View {
                 Condition::Version(version) => windlass_cloud_api::Condition::Version(version),
             },
         };
-        let put = self.cloud.put_record(&self.cluster, &record_name(name)?, &change);
-        put.map(record_view).map_err(|refused| conditional(refused, condition))
+        let domain = self.domain()?;
+        let put = self.cloud.put_record(&self.cluster, &record_name(name, &domain)?, &change);
+        put.map(|record| record_view(record, &domain)).map_err(|refused| conditional(refused, condition))
     }
 
     async fn delete_record(
@@ -197,8 +204,11 @@ fn label(name: &metadata::Label) -> Result<Label, ViewError> {
     Label::parse(name.as_str()).map_err(|error| ViewError::new(Failing::Senseless, error.to_string()))
 }
 
-fn record_name(name: &metadata::RecordName) -> Result<RecordName, ViewError> {
-    RecordName::parse(name.as_str()).map_err(|error| ViewError::new(Failing::Senseless, error.to_string()))
+/// Machines say whole names, the cloud keeps those below the domain.
+fn record_name(name: &metadata::RecordName, domain: &str) -> Result<RecordName, ViewError> {
+    let below = name.as_str().strip_suffix(domain).and_then(|rest| rest.strip_suffix('.'));
+    let below = below.ok_or_else(|| ViewError::new(Failing::Senseless, format!("{name} is no name below {domain}")))?;
+    RecordName::parse(below).map_err(|error| ViewError::new(Failing::Senseless, error.to_string()))
 }
 
 fn record_kind(kind: metadata::RecordKind) -> Result<RecordKind, ViewError> {
@@ -212,13 +222,13 @@ fn record_kind(kind: metadata::RecordKind) -> Result<RecordKind, ViewError> {
     }
 }
 
-fn record_view(record: Record) -> RecordView {
+fn record_view(record: Record, domain: &str) -> RecordView {
     let kind = match record.kind {
         RecordKind::A => metadata::RecordKind::A,
         RecordKind::CNAME => metadata::RecordKind::Cname,
         RecordKind::TXT => metadata::RecordKind::Txt,
     };
-    RecordView { name: record.name.to_string(), kind, values: record.values, version: record.version }
+    RecordView { name: format!("{}.{domain}", record.name), kind, values: record.values, version: record.version }
 }
 
 fn volume_view(volume: Volume) -> VolumeView {
@@ -229,5 +239,37 @@ fn volume_view(volume: Volume) -> VolumeView {
         tags: volume.spec.tags,
         holder: volume.holder.map(|holder| holder.to_string()),
         device: volume.device,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tests::{cluster, label, machine};
+    use crate::model::{Edit, Row};
+    use crate::places::Places;
+    use crate::world::World;
+
+    #[tokio::test]
+    async fn a_machines_record_was_kept_with_the_domain_and_served_with_it_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places { state: dir.path().to_owned(), run: dir.path().to_owned() };
+        let cloud = Cloud::open(places, World::simulated()).unwrap();
+        let rows = [Row::Cluster(cluster("a")), Row::Machine(machine("a", "m"))];
+        cloud.edit(|_| Ok((rows.into_iter().map(Edit::Put).collect(), ()))).unwrap();
+        let view = View::new(cloud.clone(), label("a"), label("m"));
+        let name = metadata::RecordName::parse("etcd-0.internal.a.example").unwrap();
+        let record = NewRecord { kind: metadata::RecordKind::A, values: vec!["10.80.0.9".into()] };
+        let put = view.put_record(&name, record, Condition::Absent).await.unwrap();
+        assert_eq!(put.name, name.as_str());
+        let kept = cloud.records(&label("a")).unwrap();
+        assert_eq!(kept[0].name.as_str(), "etcd-0.internal");
+        assert_eq!(view.record(&name, metadata::RecordKind::A).await.unwrap(), Some(put));
+        view.delete_record(&name, metadata::RecordKind::A, Condition::Always).await.unwrap();
+        assert_eq!(cloud.records(&label("a")).unwrap(), []);
+        for other in ["a.example", "x.b.example", "xa.example"] {
+            let other = metadata::RecordName::parse(other).unwrap();
+            assert!(view.record(&other, metadata::RecordKind::A).await.is_err(), "{other}");
+        }
     }
 }

@@ -220,7 +220,15 @@ fn fill(daemon: &Daemon, cluster: &Label) {
         std::fs::File::create(volumes.join(format!("{name}.img"))).unwrap().set_len(1 << 20).unwrap();
         serde_json::to_writer(std::fs::File::create(volumes.join(format!("{name}.json"))).unwrap(), &said).unwrap();
         let spec = VolumeSpec { size: 1 << 20, tags: windlass_cloud_api::Tags::new() };
-        let row = VolumeRow { name, cluster: cluster.clone(), spec, holder: None, next_holder: None, leaving: false };
+        let row = VolumeRow {
+            name,
+            cluster: cluster.clone(),
+            spec,
+            holder: None,
+            next_holder: None,
+            letting_go: false,
+            leaving: false,
+        };
         edits.push(Edit::Put(Row::Volume(row)));
     }
     store.commit(&edits).unwrap();

@@ -52,9 +52,41 @@ const BAD: &[(&str, &str, &str, u16, &str)] = &[
         422,
         "each once",
     ),
+    (
+        "PUT",
+        "/v1/clusters/demo/balancers/b",
+        r#"{"ports":[1],"targets":[],"check":{"kind":"https","path":"/readyz","ca":"none","name":"api"}}"#,
+        422,
+        "authority",
+    ),
+    (
+        "PUT",
+        "/v1/clusters/demo/balancers/b",
+        r#"{"ports":[1],"targets":[],"check":{"kind":"https","path":"readyz","ca":"","name":"api"}}"#,
+        422,
+        "not the path",
+    ),
+    (
+        "PUT",
+        "/v1/clusters/demo/balancers/b",
+        r#"{"ports":[1],"targets":[],"check":{"kind":"https","path":"/","ca":"","name":"a b"}}"#,
+        422,
+        "not the name",
+    ),
     ("GET", "/v1/clusters/demo/balancers/none", "", 404, "no balancer none"),
     ("PUT", "/v1/clusters/demo/groups/g", r#"{"count":100000,"template":{"image":"base"}}"#, 422, "at most"),
+    (
+        "PUT",
+        "/v1/clusters/demo/groups/forty-characters-and-none-left-for-numbers",
+        r#"{"count":1,"template":{"image":"base"}}"#,
+        422,
+        "too long",
+    ),
     ("PUT", "/v1/clusters/demo/objects/a/../b", "x", 400, "is no object key"),
+    ("PUT", "/v1/clusters/demo/objects/.hidden", "x", 400, "is no object key"),
+    ("PUT", "/v1/clusters/demo/objects/a/.b", "x", 400, "is no object key"),
+    ("DELETE", "/v1/clusters/demo/objects/a/.b", "", 400, "is no object key"),
+    ("POST", "/v1/clusters/demo/urls/.hidden", r#"{"seconds":60}"#, 400, "is no object key"),
     ("POST", "/v1/clusters/demo/urls/none", r#"{"seconds":60}"#, 404, "no object none"),
     ("POST", "/v1/clusters/demo/urls/none", r#"{"seconds":0}"#, 422, "a URL works"),
     ("PUT", "/v1/clusters/two", r#"{"domain":"Two!","subnet":"10.0.0.0/16"}"#, 422, "is no domain"),
@@ -81,6 +113,11 @@ async fn bad_requests_are_answered_and_do_no_harm() {
         };
         assert_eq!(got, *status, "{method} {path} {body}: {refusal}");
         assert!(refusal.to_string().contains(word), "{method} {path} {body}: {refusal}");
+    }
+    for length in [201, 512] {
+        let path = format!("/v1/clusters/demo/objects/{}", "k".repeat(length));
+        let answer = daemon.client.send::<Value>(Method::PUT, &path, b"x".to_vec()).await;
+        assert!(matches!(answer, Err(ClientError::Refused { status: 400, .. })), "{length}: {answer:?}");
     }
     // Ten megabytes are too much for a document; they are refused or the conversation ends, and the daemon goes on.
     let large = vec![b' '; 10 << 20];

@@ -11,6 +11,7 @@ const WAIT: Duration = Duration::from_secs(5);
 struct Running {
     server: NameServer,
     zone: watch::Sender<Arc<Zone>>,
+    upstream: watch::Sender<Upstream>,
     udp: SocketAddr,
     tcp: SocketAddr,
 }
@@ -48,8 +49,9 @@ fn run(zone: Zone, upstream: Upstream) -> Running {
     let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (udp_address, tcp_address) = (udp.local_addr().unwrap(), tcp.local_addr().unwrap());
     let (sender, receiver) = watch::channel(Arc::new(zone));
-    let server = serve(udp, tcp, receiver, upstream).unwrap();
-    Running { server, zone: sender, udp: udp_address, tcp: tcp_address }
+    let (elsewhere, handed_on) = watch::channel(upstream);
+    let server = serve(udp, tcp, receiver, handed_on).unwrap();
+    Running { server, zone: sender, upstream: elsewhere, udp: udp_address, tcp: tcp_address }
 }
 
 fn question(at: &str, kind: RecordType) -> Message {
@@ -195,6 +197,23 @@ async fn other_names_are_refused_or_handed_on() {
     let nobody = run(demo(), Upstream::Forward(vec![closed]));
     let failed = ask_for(nobody.udp, "www.example.org.", RecordType::A).await;
     assert_eq!(failed.metadata.response_code, ResponseCode::ServFail);
+}
+
+#[tokio::test]
+async fn a_way_out_that_was_opened_later_was_not_used_for_names() {
+    let outside = zone("example.org", [("www.example.org".to_owned(), vec![Record::A(Ipv4Addr::new(192, 0, 2, 1))])]);
+    let elsewhere = run(outside, Upstream::None);
+    let running = run(demo(), Upstream::None);
+    let codes = [
+        (Upstream::None, ResponseCode::Refused),
+        (Upstream::Forward(vec![elsewhere.udp]), ResponseCode::NoError),
+        (Upstream::None, ResponseCode::Refused),
+    ];
+    for (upstream, code) in codes {
+        running.upstream.send_replace(upstream.clone());
+        let answer = ask_for(running.udp, "www.example.org.", RecordType::A).await;
+        assert_eq!(answer.metadata.response_code, code, "{upstream:?}");
+    }
 }
 
 #[tokio::test]

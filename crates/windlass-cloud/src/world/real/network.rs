@@ -12,7 +12,7 @@ use windlass_cloud_api::{Check, Egress, Fault, ForwardSpec, Label, RecordKind, T
 use windlass_steps::clock::Clock;
 use windlass_steps::host::Host;
 
-use super::super::{Following, Trouble};
+use super::super::{Following, Trouble, words};
 use super::{alone, aside};
 use crate::balancer::{self, Balancer, BalancerConfig, HttpsCheck};
 use crate::model::{BalancerRow, ClusterRow, RecordRow, gateway};
@@ -41,13 +41,25 @@ pub struct RealNetwork {
     /// Its threads are inside; none once the network is closed.
     inside: Mutex<Option<Runtime>>,
     zone: watch::Sender<Arc<Zone>>,
+    upstream: watch::Sender<Upstream>,
     names: Mutex<Option<NameServer>>,
     objects: Mutex<Option<JoinHandle<()>>>,
     balancers: Mutex<BTreeMap<Label, Live>>,
     doors: tokio::sync::Mutex<BTreeMap<Label, Forwarder>>,
     answers: Mutex<BTreeMap<Label, JoinHandle<()>>>,
-    faults: Mutex<Vec<Fault>>,
-    egress: Mutex<Egress>,
+    /// None until this daemon has put them into effect: whatever an earlier one did is still there.
+    faults: Mutex<Option<Vec<Fault>>>,
+    egress: Mutex<Option<Egress>>,
+    /// Whether the addresses of balancers that are gone were taken away.
+    addresses: Mutex<Cleared>,
+}
+
+/// Whether what an earlier daemon left was taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+enum Cleared {
+    #[default]
+    NotYet,
+    Done,
 }
 
 /// A balancer that runs: one for each port.
@@ -83,11 +95,8 @@ impl RealNetwork {
         let runtime = namespace.runtime(&format!("net-{}", row.name), THREADS)?;
         let zone = watch::Sender::new(Arc::new(Zone::new(DomainName::parse(&row.spec.domain)?)));
         let (udp, tcp) = server::listen(&namespace, gateway)?;
-        let upstream = match row.spec.egress {
-            Egress::Off => Upstream::None,
-            Egress::On => Upstream::Forward(server::nameservers(&std::fs::read_to_string("/etc/resolv.conf")?)),
-        };
-        let names = server::serve(udp, tcp, zone.subscribe(), upstream)?;
+        let upstream = watch::Sender::new(upstream(row.spec.egress)?);
+        let names = server::serve(udp, tcp, zone.subscribe(), upstream.subscribe())?;
         let listener = namespace.inside(move || TcpListener::bind((gateway, OBJECTS)))??;
         let public = row.spec.public.iter().map(|key| Prefix::parse(key.as_str())).collect::<Result<_, _>>()?;
         let serving = Serving { store, signer: secret::url_signer(&row.secret), public, clock: clock.clone() };
@@ -97,13 +106,15 @@ impl RealNetwork {
             clock,
             inside: Mutex::new(Some(runtime)),
             zone,
+            upstream,
             names: Mutex::new(Some(names)),
             objects: Mutex::new(Some(objects)),
             balancers: Mutex::default(),
             doors: tokio::sync::Mutex::default(),
             answers: Mutex::default(),
             faults: Mutex::default(),
-            egress: Mutex::new(Egress::Off),
+            egress: Mutex::default(),
+            addresses: Mutex::default(),
         })
     }
 
@@ -134,12 +145,33 @@ impl RealNetwork {
     /// Makes names, balancers, doors, faults and the way out what they are to be.
     pub async fn follow(&self, following: Following) -> Result<(), Trouble> {
         self.zone.send_replace(Arc::new(zone(&following.cluster, &following.records)?));
+        self.upstream.send_replace(upstream(following.cluster.spec.egress)?);
+        self.clear_addresses(&following).await?;
         self.follow_balancers(&following).await?;
         self.follow_doors(&following).await?;
-        if *locked(&self.faults) != following.cluster.faults {
+        let in_effect = locked(&self.faults).as_ref() == Some(&following.cluster.faults);
+        if !in_effect {
             self.put_faults(&following.cluster.faults, &following.machines).await?;
         }
         self.follow_egress(&following.cluster).await
+    }
+
+    /// Takes away, once, the addresses of balancers that were removed while no daemon was there to do it.
+    async fn clear_addresses(&self, following: &Following) -> Result<(), Trouble> {
+        if *locked(&self.addresses) == Cleared::Done {
+            return Ok(());
+        }
+        let wanted: BTreeSet<Ipv4Addr> = following.balancers.values().map(|row| row.address).collect();
+        let lan = self.lan();
+        aside(move || {
+            for address in lan.added_addresses()?.into_iter().filter(|address| !wanted.contains(address)) {
+                lan.remove_address(address)?;
+            }
+            Ok(())
+        })
+        .await?;
+        *locked(&self.addresses) = Cleared::Done;
+        Ok(())
     }
 
     async fn follow_balancers(&self, following: &Following) -> Result<(), Trouble> {
@@ -268,14 +300,14 @@ impl RealNetwork {
             fault::FaultError::Apply { .. } => Refused::failed("the faults are not in effect", &error),
             error => Refused { class: Class::Impossible, ..Refused::failed("the faults are not in effect", &error) },
         })?;
-        *locked(&self.faults) = faults.to_vec();
+        *locked(&self.faults) = Some(faults.to_vec());
         Ok(())
     }
 
     async fn follow_egress(&self, row: &ClusterRow) -> Result<(), Trouble> {
         let (namespace, now) = (self.lan.namespace().clone(), *locked(&self.egress));
         match (now, row.spec.egress) {
-            (Egress::Off, Egress::On) => {
+            (Some(Egress::Off) | None, Egress::On) => {
                 let program = egress::installed(&Host).await.ok_or_else(|| {
                     let refused = Refused::new(Class::Impossible, "there is no way out of this host's clusters");
                     refused.next("install passt or slirp4netns, or switch egress off")
@@ -283,12 +315,12 @@ impl RealNetwork {
                 let mtu = row.spec.mtu;
                 alone(move || async move { Ok(egress::start(&Host, &namespace, program, mtu).await?) }).await?;
             }
-            (Egress::On, Egress::Off) => {
+            (Some(Egress::On) | None, Egress::Off) => {
                 alone(move || async move { Ok(egress::stop(&Host, &namespace).await?) }).await?;
             }
-            (Egress::On, Egress::On) | (Egress::Off, Egress::Off) => {}
+            (Some(Egress::On), Egress::On) | (Some(Egress::Off), Egress::Off) => {}
         }
-        *locked(&self.egress) = row.spec.egress;
+        *locked(&self.egress) = Some(row.spec.egress);
         Ok(())
     }
 
@@ -385,19 +417,36 @@ fn target(port: u16, status: &balancer::TargetStatus) -> Option<Target> {
     })
 }
 
+/// Who answers for names outside the zone: the host's resolvers, where there is a way out.
+fn upstream(egress: Egress) -> Result<Upstream, Trouble> {
+    Ok(match egress {
+        Egress::Off => Upstream::None,
+        Egress::On => Upstream::Forward(server::nameservers(&std::fs::read_to_string("/etc/resolv.conf")?)),
+    })
+}
+
 fn zone(row: &ClusterRow, records: &[RecordRow]) -> Result<Zone, Trouble> {
     let mut zone = Zone::new(DomainName::parse(&row.spec.domain)?);
     for row in records {
-        let name = DomainName::parse(&format!("{}.{}", row.record.name, zone.origin().as_str()))?;
-        let kind = match row.record.kind {
-            RecordKind::A => Kind::A,
-            RecordKind::CNAME => Kind::Cname,
-            RecordKind::TXT => Kind::Txt,
-        };
-        let records = row.record.values.iter().map(|value| record(kind, value)).collect::<Result<_, Trouble>>()?;
-        zone.change(Change { name, kind, expect: Expect::Any, records })?;
+        // One record that does not fit, as older daemons took some, does not keep the others from being served.
+        if let Err(trouble) = hold(&mut zone, row) {
+            let (name, kind, reason) = (&row.record.name, row.record.kind, words(trouble.as_ref()));
+            tracing::warn!(cluster = %row.cluster, %name, ?kind, reason, "record left out");
+        }
     }
     Ok(zone)
+}
+
+fn hold(zone: &mut Zone, row: &RecordRow) -> Result<(), Trouble> {
+    let name = DomainName::parse(&format!("{}.{}", row.record.name, zone.origin().as_str()))?;
+    let kind = match row.record.kind {
+        RecordKind::A => Kind::A,
+        RecordKind::CNAME => Kind::Cname,
+        RecordKind::TXT => Kind::Txt,
+    };
+    let records = row.record.values.iter().map(|value| record(kind, value)).collect::<Result<_, Trouble>>()?;
+    zone.change(Change { name, kind, expect: Expect::Any, records })?;
+    Ok(())
 }
 
 fn record(kind: Kind, value: &str) -> Result<Record, Trouble> {

@@ -50,6 +50,12 @@ pub async fn present(places: &Places, row: &VolumeRow, leader: u32) -> Result<()
     .await
 }
 
+/// Takes the device out of the machine.
+pub async fn withdraw(row: &VolumeRow, leader: u32) -> Result<(), Trouble> {
+    let (name, leader) = (row.name.to_string(), i32::try_from(leader)?);
+    super::aside(move || Ok(present::withdraw(leader, &name)?)).await
+}
+
 /// Closes the device, and proves it.
 pub async fn release(places: &Places, row: &VolumeRow) -> Result<(), Trouble> {
     Ok(loops::release(&volume::image(&places.volumes(&row.cluster), row.name.as_str())).await?)
@@ -74,6 +80,9 @@ pub fn may_detach(places: &Places, row: &VolumeRow) -> Result<(), Refused> {
 /// Copies a volume that nobody has.
 pub async fn copy(places: &Places, row: &VolumeRow, copy: &VolumeRow) -> Result<(), Refused> {
     let dir = places.volumes(&row.cluster);
+    // Nobody has that name, so that whatever is there is what a killed attempt has left.
+    let left = volume::delete(&dir, copy.name.as_str());
+    left.map_err(|error| Refused::failed(format!("volume {} was not copied", row.name), &error))?;
     let copied = volume::snapshot(&dir, row.name.as_str(), copy.name.as_str()).await;
     copied.map(drop).map_err(|error| {
         let full = matches!(error, VolumeError::FindRoom { .. });
