@@ -115,19 +115,14 @@ async fn join(places: &Places, commands: &impl Commands, record: &mut Recorder) 
     Ok(())
 }
 
-/// The second environment file comes last but for the restart: it is what keeps the unit from running again, and a machine
-/// that loses its power in between starts its kubelet with it.
+/// What keeps the unit from running again is written by systemd after this has succeeded, so that a restart that failed or
+/// was never come to is repeated. A machine that loses its power in between starts its kubelet with the second file.
 async fn restart(places: &Places, commands: &impl Commands) -> Result<(), JoinError> {
     let place = |source| JoinError::PlaceEnv { source };
     let text = read_file(places.installer().join("kubelet-join.env"), ENV_LIMIT).map_err(place)?;
     write_file(places.kubelet_join_env(), text, Mode::PUBLIC).map_err(place)?;
     let restarted = commands.run(cmd("systemctl").args(["restart", "kubelet.service"])).await;
-    if let Err(source) = restarted {
-        // Without it systemd's next try would be skipped by the unit's condition.
-        let _ = std::fs::remove_file(places.kubelet_join_env());
-        return Err(JoinError::RestartKubelet { source });
-    }
-    Ok(())
+    restarted.map(drop).map_err(|source| JoinError::RestartKubelet { source })
 }
 
 /// Waits for the API as long as it takes, and leaves the kubelet's certificate and kubeconfig on the disk. Does nothing
