@@ -22,6 +22,7 @@ use windlass_steps::reason;
 use windlass_steps::report::chain;
 use windlass_steps::wait::{Change, Unmet, Wait, WaitError};
 
+use crate::bootstrap::acknowledge::acknowledge;
 use crate::certificate::{CertificateError, Wanted, obtain};
 use crate::etcd_certs;
 use crate::exit::{Exit, Failure};
@@ -140,10 +141,28 @@ pub async fn credentials(places: &Places, facts: &Facts, record: &mut Recorder) 
         let certify = |source| JoinError::Certify { source };
         let wanted = Wanted::of(MachineLeaf::KubeletClient, facts, &key).map_err(certify)?;
         let tell = &mut |statement: &str, reason: Option<&str>| record.observe(statement, reason);
-        let certificate = obtain(&client, &wanted, tell).await.map_err(certify)?;
+        let certificate = beside(again(places, facts), obtain(&client, &wanted, tell)).await.map_err(certify)?;
         credentials::keep(places, &certificate, &key, SystemClock::new().now()).map_err(keep)?;
     }
     credentials::write_kubeconfig(places, facts).map_err(keep)
+}
+
+/// Acknowledges the config if nobody has heard that before: now that there is an API there may be a server again.
+async fn again(places: &Places, facts: &Facts) {
+    acknowledge(places, facts, &mut |_| Ok(())).await;
+}
+
+/// Does the work, and the other as far as it gets meanwhile. Its server may stand on the very machines that wait for their
+/// work here to end, so that nobody may wait for it; what it leaves undone the approver does once the Node is there.
+async fn beside<T>(other: impl Future<Output = ()>, work: impl Future<Output = T>) -> T {
+    let other = async {
+        other.await;
+        std::future::pending::<Infallible>().await
+    };
+    tokio::select! {
+        done = work => done,
+        never = other => match never {},
+    }
 }
 
 async fn await_etcd(places: &Places, facts: &Facts, observe: Observe<'_>) -> Result<(), JoinError> {

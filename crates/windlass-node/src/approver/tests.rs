@@ -295,6 +295,18 @@ async fn no_token_is_believed_before_the_burnt_list_was_seen() {
     world.end().await;
 }
 
+/// Its acknowledgement was not heard while one machine-config server had stopped and the next had not started.
+#[tokio::test]
+async fn a_config_that_was_never_acknowledged_leaves_no_token_once_the_node_is_there() {
+    let world = World::start(FakeApi::start().await).await;
+    world.api.until(|api| api.get(CONFIG_MAPS, BURNT).is_some()).await;
+    world.api.put(NODES, json!({"metadata": {"name": "worker-0"}}));
+    let burnt = |api: &FakeApi, entry: &str| api.get(CONFIG_MAPS, BURNT).unwrap()["data"][entry].is_string();
+    world.api.until(|api| burnt(api, "config.worker-0")).await;
+    assert!(!burnt(&world.api, "config.worker-1"), "a machine without a Node may still need its config");
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_review_of_anything_else_proves_nothing() {
     let world = World::start(FakeApi::start().await).await;

@@ -156,3 +156,14 @@ async fn the_kubelet_is_restarted_with_its_second_file_and_a_failure_can_be_repe
         assert_eq!(read_file(places.kubelet_join_env(), 100).unwrap(), b"KUBELET_ARGS='--v=2'\n");
     }
 }
+
+#[tokio::test]
+async fn a_server_that_never_hears_does_not_keep_a_machine_from_joining() {
+    let heard = AtomicU32::new(0);
+    let hears = async {
+        heard.fetch_add(1, Ordering::SeqCst);
+    };
+    assert_eq!(beside(std::future::pending(), async { 1 }).await, 1);
+    assert_eq!(beside(hears, tokio::task::yield_now()).await, ());
+    assert_eq!(heard.load(Ordering::SeqCst), 1);
+}
