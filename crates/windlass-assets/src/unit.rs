@@ -187,6 +187,16 @@ mod tests {
         assert!(lines("k8s-node-bootstrap.service").iter().any(|l| l.starts_with("ExecStartPre=")));
     }
 
+    /// The file with which the kubelet joins is there before the kubelet has read it: a unit with that for its condition
+    /// would leave a kubelet standalone whose joining was killed in between.
+    #[test]
+    fn joining_that_was_killed_before_the_kubelet_restarted_is_taken_up_again() {
+        let lines = lines("kubelet-join.service");
+        let conditions: Vec<_> = lines.iter().filter(|line| line.starts_with("Condition")).collect();
+        assert_eq!(conditions, [&"ConditionPathExists=!/opt/windlass/kubelet-join.done"]);
+        assert!(lines.contains(&"ExecStartPost=/bin/touch /opt/windlass/kubelet-join.done"));
+    }
+
     #[test]
     fn bootkube_and_addons_are_started_by_their_paths_alone() {
         for name in ["bootkube.service", "addons.service"] {

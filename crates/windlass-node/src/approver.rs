@@ -3,7 +3,7 @@
 //!
 //! - certificate requests of expected machines are approved, and those of strangers denied ([`judge`]);
 //! - certificates of etcd members are signed, as the bootstrap machine's signer did before there was an API;
-//! - Nodes of masters get their label, and a machine's join token is burnt once its Node is there;
+//! - Nodes of masters get their label, and a machine's tokens are burnt once its Node is there;
 //! - the API server asks whose a join token is (`/token-review` on loopback).
 //!
 //! Each part follows the API by a watch, and looks at everything again after any failure, so that several approvers may

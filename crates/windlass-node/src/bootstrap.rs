@@ -2,7 +2,7 @@
 //! configure the runtime, then what the machine's role needs, and at last the gate (`kubelet.env`). Every act can be
 //! repeated: systemd starts the unit again until all of them succeed.
 
-mod acknowledge;
+pub(crate) mod acknowledge;
 mod files;
 mod http;
 mod identity;

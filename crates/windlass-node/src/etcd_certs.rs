@@ -119,8 +119,7 @@ pub async fn ensure(
     clock: &dyn Clock,
     observe: &mut dyn FnMut(&str, Option<&str>),
 ) -> Result<(), EtcdCertsError> {
-    let index = member_index(facts)?;
-    let member = Member { places, index, address: facts.address, authority: authority(places)? };
+    let member = Member::of(places, facts)?;
     make_dir(places.pki("etcd"), Mode::PRIVATE_DIR).map_err(|source| EtcdCertsError::Keep { source })?;
     for leaf in ETCD_LEAVES {
         if member.has(leaf, clock.now()) {
@@ -137,6 +136,12 @@ pub async fn ensure(
         info!(certificate = leaf.row().name, "certificate written");
     }
     Ok(())
+}
+
+/// The certificates that this machine's member does not have yet, by name: what [`ensure`] would still ask for.
+pub fn lacking(places: &Places, facts: &Facts, now: OffsetDateTime) -> Result<Vec<&'static str>, EtcdCertsError> {
+    let member = Member::of(places, facts)?;
+    Ok(ETCD_LEAVES.into_iter().filter(|leaf| !member.has(*leaf, now)).map(|leaf| leaf.row().name).collect())
 }
 
 fn member_index(facts: &Facts) -> Result<u32, EtcdCertsError> {
@@ -165,7 +170,12 @@ struct Member<'a> {
     authority: Certificate,
 }
 
-impl Member<'_> {
+impl<'a> Member<'a> {
+    fn of(places: &'a Places, facts: &Facts) -> Result<Self, EtcdCertsError> {
+        let index = member_index(facts)?;
+        Ok(Member { places, index, address: facts.address, authority: authority(places)? })
+    }
+
     fn has(&self, leaf: MachineLeaf, now: OffsetDateTime) -> bool {
         let read = |extension| read_file(self.path(leaf, extension), LIMIT);
         let (Ok(certificate), Ok(key)) = (read("crt"), read("key")) else { return false };

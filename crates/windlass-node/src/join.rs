@@ -1,6 +1,9 @@
 //! Joining the kubelet to its cluster: wait for the API, have the kubelet's key certified, and leave certificate and
 //! kubeconfig where the kubelet looks. Workers do it before their kubelet starts for the first time, as part of the node
 //! flow; a master's kubelet runs etcd by then and is started again (`kubelet-join.service`).
+//!
+//! A master's etcd certificates come first. They are asked for with the token that is burnt as soon as the machine's
+//! Node is there, so that a kubelet that joined before them would lock its own member out.
 
 mod credentials;
 
@@ -19,7 +22,9 @@ use windlass_steps::reason;
 use windlass_steps::report::chain;
 use windlass_steps::wait::{Change, Unmet, Wait, WaitError};
 
+use crate::bootstrap::acknowledge::acknowledge;
 use crate::certificate::{CertificateError, Wanted, obtain};
+use crate::etcd_certs;
 use crate::exit::{Exit, Failure};
 use crate::facts::{Facts, FactsError};
 use crate::places::Places;
@@ -31,6 +36,7 @@ use credentials::KeepError;
 pub type Observe<'a> = &'a mut (dyn FnMut(Change<'_>) -> Result<(), Infallible> + 'a);
 
 const API_SERVES: &str = "the API serves";
+const ETCD_CERTIFIED: &str = "this machine's etcd member has its certificates";
 const ENV_LIMIT: u64 = 64 << 10;
 /// The balancer holds a connection for which there is no server yet; asking anew finds one sooner.
 const LOOK_LIMIT: Duration = Duration::from_secs(4);
@@ -49,6 +55,12 @@ pub enum JoinError {
     ReachApi {
         /// What is missing.
         source: AccessError,
+    },
+    /// The wait for etcd's certificates ended without them.
+    #[error("the etcd member is not certified: {}", listed(.unmet))]
+    AwaitEtcd {
+        /// What was seen last.
+        unmet: Vec<Unmet>,
     },
     /// The wait for the API ended without it.
     #[error("the API does not serve: {}", listed(.unmet))]
@@ -95,6 +107,8 @@ pub async fn run(places: &Places) -> Result<(), Failure> {
 
 async fn join(places: &Places, commands: &impl Commands, record: &mut Recorder) -> Result<(), JoinError> {
     let facts = Facts::read(places).map_err(|source| JoinError::ReadFacts { source })?;
+    record.stage("await-etcd-certificates");
+    await_etcd(places, &facts, &mut observer(record)).await?;
     credentials(places, &facts, record).await?;
     record.stage("restart-kubelet");
     restart(places, commands).await?;
@@ -102,19 +116,14 @@ async fn join(places: &Places, commands: &impl Commands, record: &mut Recorder) 
     Ok(())
 }
 
-/// The second environment file comes last but for the restart: it is what keeps the unit from running again, and a machine
-/// that loses its power in between starts its kubelet with it.
+/// What keeps the unit from running again is written by systemd after this has succeeded, so that a restart that failed or
+/// was never come to is repeated. A machine that loses its power in between starts its kubelet with the second file.
 async fn restart(places: &Places, commands: &impl Commands) -> Result<(), JoinError> {
     let place = |source| JoinError::PlaceEnv { source };
     let text = read_file(places.installer().join("kubelet-join.env"), ENV_LIMIT).map_err(place)?;
     write_file(places.kubelet_join_env(), text, Mode::PUBLIC).map_err(place)?;
     let restarted = commands.run(cmd("systemctl").args(["restart", "kubelet.service"])).await;
-    if let Err(source) = restarted {
-        // Without it systemd's next try would be skipped by the unit's condition.
-        let _ = std::fs::remove_file(places.kubelet_join_env());
-        return Err(JoinError::RestartKubelet { source });
-    }
-    Ok(())
+    restarted.map(drop).map_err(|source| JoinError::RestartKubelet { source })
 }
 
 /// Waits for the API as long as it takes, and leaves the kubelet's certificate and kubeconfig on the disk. Does nothing
@@ -132,20 +141,52 @@ pub async fn credentials(places: &Places, facts: &Facts, record: &mut Recorder) 
         let certify = |source| JoinError::Certify { source };
         let wanted = Wanted::of(MachineLeaf::KubeletClient, facts, &key).map_err(certify)?;
         let tell = &mut |statement: &str, reason: Option<&str>| record.observe(statement, reason);
-        let certificate = obtain(&client, &wanted, tell).await.map_err(certify)?;
+        let certificate = beside(again(places, facts), obtain(&client, &wanted, tell)).await.map_err(certify)?;
         credentials::keep(places, &certificate, &key, SystemClock::new().now()).map_err(keep)?;
     }
     credentials::write_kubeconfig(places, facts).map_err(keep)
 }
 
+/// Acknowledges the config if nobody has heard that before: now that there is an API there may be a server again.
+async fn again(places: &Places, facts: &Facts) {
+    acknowledge(places, facts, &mut |_| Ok(())).await;
+}
+
+/// Does the work, and the other as far as it gets meanwhile. Its server may stand on the very machines that wait for their
+/// work here to end, so that nobody may wait for it; what it leaves undone the approver does once the Node is there.
+async fn beside<T>(other: impl Future<Output = ()>, work: impl Future<Output = T>) -> T {
+    let other = async {
+        other.await;
+        std::future::pending::<Infallible>().await
+    };
+    tokio::select! {
+        done = work => done,
+        never = other => match never {},
+    }
+}
+
+async fn await_etcd(places: &Places, facts: &Facts, observe: Observe<'_>) -> Result<(), JoinError> {
+    let look = || async {
+        let lacking = etcd_certs::lacking(places, facts, SystemClock::new().now())?;
+        Ok::<_, LookError>(match lacking.is_empty() {
+            true => Observation::Holds,
+            false => Observation::NotYet(reason!("{} still to come from etcd-certs", lacking.join(" and "))),
+        })
+    };
+    wait_for(Criterion::new(ETCD_CERTIFIED, look), observe).await.map_err(|unmet| JoinError::AwaitEtcd { unmet })
+}
+
 async fn await_api(client: &Client, observe: Observe<'_>) -> Result<(), JoinError> {
     let look = || async { Ok::<_, LookError>(serves(client.apiserver_version().await.map(|v| v.git_version))) };
-    let criteria = [Criterion::new(API_SERVES, look)];
-    // No total time-out: a slow cluster is not a failed one, and the record says what is waited for.
+    wait_for(Criterion::new(API_SERVES, look), observe).await.map_err(|unmet| JoinError::AwaitApi { unmet })
+}
+
+/// No total time-out: a slow cluster is not a failed one, and the record says what is waited for.
+async fn wait_for(criterion: Criterion<'_>, observe: Observe<'_>) -> Result<(), Vec<Unmet>> {
     let wait = Wait::stalled_for(Duration::MAX).look_limit(LOOK_LIMIT);
-    match wait.until(&criteria, observe).await {
+    match wait.until(&[criterion], observe).await {
         Ok(()) => Ok(()),
-        Err(WaitError::Unmet(unmet)) => Err(JoinError::AwaitApi { unmet }),
+        Err(WaitError::Unmet(unmet)) => Err(unmet),
         Err(WaitError::Observe(never)) => match never {},
     }
 }
@@ -187,6 +228,9 @@ pub fn failure_of(error: &dyn std::error::Error, cause: &JoinError) -> Failure {
         }
         JoinError::Certify { source: CertificateError::Refuse { .. } } => {
             (Exit::Permanent, "see why the request was refused, and give the machine a new token")
+        }
+        JoinError::AwaitEtcd { .. } => {
+            (Exit::TryAgain, "see what etcd-certs, the first container of the etcd pod, says")
         }
         JoinError::AwaitApi { .. } | JoinError::Certify { .. } => (Exit::TryAgain, "see whether the API is well"),
         JoinError::Keep { .. } | JoinError::PlaceEnv { .. } => (Exit::TryAgain, "see that the machine's disk is well"),

@@ -1,4 +1,4 @@
-//! The join tokens that are used up: a ConfigMap in the API, which every approver adds to and follows.
+//! The tokens that are used up: a ConfigMap in the API, which every approver adds to and follows.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -51,10 +51,10 @@ impl Burnt {
         Burnt { api: Api::namespaced(client, NAMESPACE), clock, list: Mutex::default() }
     }
 
-    /// Whether this machine's join token is burnt.
-    pub(super) fn state(&self, machine: &MachineName) -> State {
+    /// Whether this machine's token for this purpose is burnt.
+    pub(super) fn state(&self, purpose: Purpose, machine: &MachineName) -> State {
         let list = self.list();
-        match list.entries.contains_key(&Purpose::Join.burnt_name(machine)) {
+        match list.entries.contains_key(&purpose.burnt_name(machine)) {
             true => State::Burnt,
             false if list.there => State::Good,
             false => State::Unknown,
@@ -66,15 +66,15 @@ impl Burnt {
         self.list().there
     }
 
-    /// Puts this machine's join token on the list. Only this one entry is written, so that approvers do not undo each
+    /// Puts this machine's token on the list. Only this one entry is written, so that approvers do not undo each
     /// other's.
-    pub(super) async fn burn(&self, machine: &MachineName) -> Result<(), ApiFailure> {
-        let entry = Purpose::Join.burnt_name(machine);
+    pub(super) async fn burn(&self, purpose: Purpose, machine: &MachineName) -> Result<(), ApiFailure> {
+        let entry = purpose.burnt_name(machine);
         let time = rfc3339_millis(self.clock.now());
         let data = json!({ "data": { entry.as_str(): time } });
         ask(self.api.patch(NAME, &PatchParams::default(), &Patch::Merge(&data))).await?;
         self.list().entries.insert(entry, time);
-        info!(%machine, "join token burnt");
+        info!(%machine, purpose = purpose.as_str(), "token burnt");
         Ok(())
     }
 

@@ -36,10 +36,8 @@ pub enum Verdict {
 pub enum Standing {
     /// There is none.
     Absent,
-    /// It is there, and its kubelet is not at work.
-    NotReady,
-    /// Its kubelet is at work.
-    Ready,
+    /// It is there, whether or not its kubelet is at work.
+    Registered,
 }
 
 /// Why a request is denied.
@@ -58,7 +56,7 @@ pub enum Denial {
     #[error("a machine that joins gets no serving certificate")]
     ServeEarly,
     /// The machine has joined: it renews as its node, and somebody else may hold its token.
-    #[error("the machine's node is Ready, so that it needs no token")]
+    #[error("the machine's node is there, so that it needs no token")]
     JoinAgain,
     /// The request is too old to be waited for.
     #[error("the request is older than two hours, or of no known age")]
@@ -101,6 +99,15 @@ pub fn node_to_look_at(request: &CertificateSigningRequest) -> Option<&str> {
     request.spec.username.as_deref()?.strip_prefix(USER_PREFIX)
 }
 
+/// Whether a join token is still good for this request. A machine asks by its token for its etcd certificates, and then for
+/// its kubelet's first one, and has no Node before it holds all of them; what it asks for later it asks as its node.
+pub fn check_joining(request: &CertificateSigningRequest, node: Standing, now: OffsetDateTime) -> Result<(), Denial> {
+    match node {
+        Standing::Registered => Err(Denial::JoinAgain),
+        Standing::Absent => check_age(request, now),
+    }
+}
+
 /// What becomes of a request, given the Node of [`node_to_look_at`].
 pub fn judge(request: &CertificateSigningRequest, expected: &Expected, node: Standing, now: OffsetDateTime) -> Verdict {
     let Some(leaf) = kubelet_leaf(&request.spec.signer_name) else { return Verdict::Ignore };
@@ -132,10 +139,10 @@ fn check(
     node: Standing,
     now: OffsetDateTime,
 ) -> Result<(), Denial> {
-    let machine = machine(leaf, &request.spec, expected, node)?;
-    let made = request.metadata.creation_timestamp.as_ref().ok_or(Denial::ReadAge)?;
-    if now.unix_timestamp().saturating_sub(made.0.as_second()) > OLDEST.whole_seconds() {
-        return Err(Denial::ReadAge);
+    let machine = machine(leaf, &request.spec, expected)?;
+    match Requester::of_request(&request.spec) {
+        Some(_) => check_joining(request, node, now)?,
+        None => check_age(request, now)?,
     }
     check_usages(leaf, request.spec.usages.as_deref().unwrap_or_default())?;
     let template = leaf.template(&expected.spec, &MachineIdentity::from(machine));
@@ -144,22 +151,26 @@ fn check(
     check_names(leaf, &template, &asked)
 }
 
+fn check_age(request: &CertificateSigningRequest, now: OffsetDateTime) -> Result<(), Denial> {
+    let made = request.metadata.creation_timestamp.as_ref().ok_or(Denial::ReadAge)?;
+    match now.unix_timestamp().saturating_sub(made.0.as_second()) > OLDEST.whole_seconds() {
+        true => Err(Denial::ReadAge),
+        false => Ok(()),
+    }
+}
+
 /// The machine that asks for itself.
 fn machine<'a>(
     leaf: MachineLeaf,
     spec: &CertificateSigningRequestSpec,
     expected: &'a Expected,
-    node: Standing,
 ) -> Result<&'a Machine, Denial> {
     if let Some(joining) = Requester::of_request(spec) {
         let machine = expected.machine(&joining.machine).ok_or(Denial::ExpectMachine)?;
         if machine.role.as_str() != joining.role.as_str() {
             return Err(Denial::HoldRole);
         }
-        if leaf != MachineLeaf::KubeletClient {
-            return Err(Denial::ServeEarly);
-        }
-        return if node == Standing::Ready { Err(Denial::JoinAgain) } else { Ok(machine) };
+        return if leaf == MachineLeaf::KubeletClient { Ok(machine) } else { Err(Denial::ServeEarly) };
     }
     let name = spec.username.as_deref().and_then(|name| name.strip_prefix(NODE_PREFIX)).ok_or(Denial::KnowUser)?;
     if !spec.groups.iter().flatten().any(|group| group == NODE_GROUP) {

@@ -1,5 +1,6 @@
-//! What becomes of Nodes: a master's gets its label, which a kubelet may not set itself, and the join token of a machine
-//! whose Node is there has done its work.
+//! What becomes of Nodes: a master's gets its label, which a kubelet may not set itself, and the tokens of a machine whose
+//! Node is there have done their work: it has its config and its certificates. The config token is burnt here too because the
+//! machine's own acknowledgement may never have been heard: between the two machine-config servers there is none.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use windlass_spec::file::Role;
 use super::burnt::{Burnt, State};
 use super::expected::Roster;
 use super::follow::{Reader, Seen, ask, follow};
+use crate::machine_token::Purpose;
 
 /// What says that a Node is a master's.
 pub(super) const LABEL: &str = "node-role.kubernetes.io/control-plane";
@@ -46,11 +48,14 @@ impl Keeper {
             ask(self.nodes.patch(name, &PatchParams::default(), &Patch::Merge(&label))).await?;
             info!(machine = name, "master labelled");
         }
-        match self.burnt.state(&machine.name) {
-            State::Burnt => Ok(()),
-            // Also when the list is not known yet: a token is better burnt twice than not at all.
-            State::Good | State::Unknown => self.burnt.burn(&machine.name).await,
+        for purpose in [Purpose::Join, Purpose::Config] {
+            match self.burnt.state(purpose, &machine.name) {
+                State::Burnt => {}
+                // Also when the list is not known yet: a token is better burnt twice than not at all.
+                State::Good | State::Unknown => self.burnt.burn(purpose, &machine.name).await?,
+            }
         }
+        Ok(())
     }
 }
 

@@ -13,15 +13,14 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tracing::{info, warn};
 use windlass_cluster::failure::ApiFailure;
-use windlass_cluster::ready::{CsrState, csr_state, nodes_ready};
+use windlass_cluster::ready::{CsrState, csr_state};
 use windlass_pki::{KeySource, Signer};
 use windlass_steps::clock::Clock;
-use windlass_steps::criterion::Observation;
 use windlass_steps::report::chain;
 
 use super::expected::Roster;
 use super::follow::{Reader, Seen, ask, follow};
-use super::judge::{Standing, Verdict, judge, node_to_look_at};
+use super::judge::{Standing, Verdict, check_joining, judge, node_to_look_at};
 use crate::etcd_signer::judge::{Granted, Requester, etcd_certificate, etcd_leaf};
 
 static PUT: PostParams = PostParams { dry_run: false, field_manager: None };
@@ -95,6 +94,10 @@ impl Desk {
         let Some(who) = Requester::of_request(&request.spec) else { return Ok(()) };
         match (state, etcd_certificate(&self.roster.now().spec, &who, &request)) {
             (CsrState::Pending, Ok(granted)) => {
+                let node = self.standing(&who.machine).await?;
+                if let Err(denial) = check_joining(&request, node, self.clock.now()) {
+                    return self.settle(request, DENIED, &chain(&denial).join(": ")).await.map(drop);
+                }
                 let approved = self.settle(request, APPROVED, "an expected master asks for its member").await?;
                 self.sign(approved, &granted).await
             }
@@ -109,8 +112,7 @@ impl Desk {
     /// Asked for every request, because a Node may have come a moment ago.
     async fn standing(&self, name: &str) -> Result<Standing, ApiFailure> {
         match ask(self.nodes.get(name)).await {
-            Ok(node) if nodes_ready(std::slice::from_ref(&node), &[name]) == Observation::Holds => Ok(Standing::Ready),
-            Ok(_) => Ok(Standing::NotReady),
+            Ok(_) => Ok(Standing::Registered),
             Err(failure) if failure.is_absent() => Ok(Standing::Absent),
             Err(failure) => Err(failure),
         }

@@ -54,7 +54,7 @@ impl Reviewer {
         let Ok(machine) = MachineName::parse(&token.name) else {
             return refused("the token names no machine".to_owned());
         };
-        match self.burnt.state(&machine) {
+        match self.burnt.state(Purpose::Join, &machine) {
             Burning::Good => known(&token),
             Burning::Burnt => refused("the token is used up".to_owned()),
             Burning::Unknown => refused("the list of burnt tokens has not been read yet".to_owned()),

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -62,13 +63,17 @@ impl World {
 
     /// Puts a machine's request into the API as if it had been made there with its token.
     fn ask(&self, leaf: MachineLeaf, machine: &str, role: &str) -> String {
+        self.ask_at(leaf, machine, role, SystemClock::new().now())
+    }
+
+    fn ask_at(&self, leaf: MachineLeaf, machine: &str, role: &str, made: OffsetDateTime) -> String {
         let spec = spec();
         let found = windlass_spec::complete::machines(&spec).into_iter().find(|m| m.name.as_str() == machine).unwrap();
         let template = leaf.template(&spec, &MachineIdentity::from(&found)).unwrap();
         let key = SeededKeys::new("machine").key(machine);
         let name = request_name(leaf, machine, key.public());
         let pem = request::make(&template.subject, &key).unwrap();
-        let made = rfc3339_millis(SystemClock::new().now());
+        let made = rfc3339_millis(made);
         self.api.put(
             REQUESTS,
             json!({
@@ -207,13 +212,35 @@ async fn expected_machines_get_their_certificates_and_others_do_not() {
     world.end().await;
 }
 
+/// A Node that is not Ready had been taken for one that still joins, and a member's request was not held against it at all.
 #[tokio::test]
-async fn a_node_that_is_ready_needs_no_token() {
+async fn a_machine_whose_node_is_there_gets_nothing_by_its_token() {
     let world = World::start(FakeApi::start().await).await;
-    let ready = json!([{"type": "Ready", "status": "True"}]);
-    world.api.put(NODES, json!({"metadata": {"name": "worker-0"}, "status": {"conditions": ready}}));
-    let again = world.ask(MachineLeaf::KubeletClient, "worker-0", "worker");
-    world.settled(&again, "Denied").await;
+    for (name, ready) in [("worker-0", "True"), ("worker-1", "False"), ("master-0", "False")] {
+        let ready = json!([{"type": "Ready", "status": ready}]);
+        world.api.put(NODES, json!({"metadata": {"name": name}, "status": {"conditions": ready}}));
+    }
+    for (leaf, machine, role) in [
+        (MachineLeaf::KubeletClient, "worker-0", "worker"),
+        (MachineLeaf::KubeletClient, "worker-1", "worker"),
+        (MachineLeaf::EtcdServer, "master-0", "master"),
+        (MachineLeaf::EtcdPeer, "master-0", "master"),
+    ] {
+        let denied = world.settled(&world.ask(leaf, machine, role), "Denied").await;
+        let message = &denied["status"]["conditions"][0]["message"];
+        assert_eq!(message, "the machine's node is there, so that it needs no token", "{machine}");
+        assert_eq!(denied["status"]["certificate"], Value::Null);
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_etcd_request_that_is_too_old_to_be_waited_for_is_not_signed() {
+    let world = World::start(FakeApi::start().await).await;
+    let three_hours = Duration::from_secs(3 * 3600);
+    let old = world.ask_at(MachineLeaf::EtcdPeer, "master-0", "master", SystemClock::new().now() - three_hours);
+    let denied = world.settled(&old, "Denied").await;
+    assert_eq!(denied["status"]["certificate"], Value::Null);
     world.end().await;
 }
 
@@ -273,6 +300,18 @@ async fn a_masters_node_is_labelled_and_its_token_burnt() {
     assert!(burnt(&world.api, "join.master-0"));
     world.ready().await;
     assert_eq!(world.review(&token("master-0", Role::Master, |_| {})).await["authenticated"], false);
+    world.end().await;
+}
+
+/// Its acknowledgement was not heard while one machine-config server had stopped and the next had not started.
+#[tokio::test]
+async fn a_config_that_was_never_acknowledged_leaves_no_token_once_the_node_is_there() {
+    let world = World::start(FakeApi::start().await).await;
+    world.api.until(|api| api.get(CONFIG_MAPS, BURNT).is_some()).await;
+    world.api.put(NODES, json!({"metadata": {"name": "worker-0"}}));
+    let burnt = |api: &FakeApi, entry: &str| api.get(CONFIG_MAPS, BURNT).unwrap()["data"][entry].is_string();
+    world.api.until(|api| burnt(api, "config.worker-0")).await;
+    assert!(!burnt(&world.api, "config.worker-1"), "a machine without a Node may still need its config");
     world.end().await;
 }
 

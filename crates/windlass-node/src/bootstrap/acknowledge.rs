@@ -53,7 +53,7 @@ pub async fn acknowledge(places: &Places, facts: &Facts, observe: Observe<'_>) -
     match outcome {
         Acknowledged::NotNeeded | Acknowledged::Told => info!("config acknowledged"),
         Acknowledged::Refused(status) => warn!(%status, "acknowledgement refused, going on"),
-        Acknowledged::Unheard => warn!("acknowledgement not heard, going on: the token lives until it expires"),
+        Acknowledged::Unheard => warn!("acknowledgement not heard, going on: the token lives until the node is there"),
     }
     if outcome != Acknowledged::Unheard {
         remember(places);

@@ -30,6 +30,7 @@ impl World {
             "io.kubernetes.cri.sandbox-namespace": "kube-system",
             "io.kubernetes.cri.sandbox-name": pod,
             "io.kubernetes.cri.sandbox-uid": format!("uid-{pod}"),
+            "io.kubernetes.cri.container-name": "c",
         } });
         let folder = self.places().tasks().join(pod);
         make_dir(&folder, Mode::PRIVATE_DIR).unwrap();

@@ -30,6 +30,7 @@ const RESERVED: &[&str] = &[
     "/etc/kubernetes/kubelet.yaml",
     "/opt/windlass/bootkube.done",
     "/opt/windlass/addons.done",
+    "/opt/windlass/kubelet-join.done",
 ];
 /// Places that are not files of the machine, or that windlass keeps to itself.
 const RESERVED_PARENTS: &[&str] = &[

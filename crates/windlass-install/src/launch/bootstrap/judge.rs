@@ -11,11 +11,15 @@ pub(super) const CONFIG_SERVER: &str = "machine-config-server";
 pub(super) const SIGNER: &str = "etcd-signer";
 pub(super) const BOOTKUBE: &str = "bootkube";
 pub(super) const ADDONS: &str = "addons";
+/// What a server says of itself from the moment it listens.
+const SERVES: &str = "serve";
+/// The step of bootkube that ends when controller manager and scheduler work.
+const CONTROLLERS: &str = "start-controllers";
 /// The ports that masters serve behind the balancer.
 const PORTS: [u16; 2] = [6443, 22623];
 
-/// What bootkube has to have behind it, in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// What bootkube has to have behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// etcd answers, and every master that can be waited for has what it needs.
     Quorum,
@@ -23,17 +27,16 @@ pub(super) enum Stage {
     TemporaryControlPlane,
 }
 
-/// The stages of bootkube, in order, and which of ours lies behind it once it is there.
-const STAGES: [(&str, Option<Stage>); 9] = [
-    ("await-quorum", None),
-    ("stop-servers", Some(Stage::Quorum)),
-    ("start-api-server", Some(Stage::Quorum)),
-    ("start-controllers", Some(Stage::Quorum)),
-    ("apply-control-plane", Some(Stage::TemporaryControlPlane)),
-    ("await-control-plane", Some(Stage::TemporaryControlPlane)),
-    ("hand-over", Some(Stage::TemporaryControlPlane)),
-    ("release-leases", Some(Stage::TemporaryControlPlane)),
-    ("stop-api-server", Some(Stage::TemporaryControlPlane)),
+/// The stages of bootkube at which etcd's quorum lies behind it.
+const AFTER_QUORUM: [&str; 8] = [
+    "stop-servers",
+    "start-api-server",
+    CONTROLLERS,
+    "apply-control-plane",
+    "await-control-plane",
+    "hand-over",
+    "release-leases",
+    "stop-api-server",
 ];
 
 /// Whether a server of the bootstrap machine serves, or has served its time.
@@ -43,16 +46,21 @@ pub(super) fn served(records: &Records, unit: &str) -> Observation {
     }
     match records.get(unit) {
         Some(record) if record.state == UnitState::Done => Observation::Holds,
-        Some(record) if record.state == UnitState::Running && record.unmet.is_empty() => Observation::Holds,
+        // A unit runs before it listens, and has nothing unmet then either.
+        Some(record) if record.state == UnitState::Running && record.stage == SERVES => Observation::Holds,
         record => not_yet(unit, record),
     }
 }
 
-/// Whether bootkube has this behind it.
+/// Whether bootkube has this behind it. Controllers are started while the control plane is applied, so that no stage tells
+/// whether they work: the record of the step that has ended does.
 pub(super) fn passed(records: &Records, stage: Stage) -> bool {
     let Some(record) = records.get(BOOTKUBE) else { return false };
-    let behind = STAGES.iter().find(|(name, _)| *name == record.stage).and_then(|(_, behind)| *behind);
-    record.state == UnitState::Done || behind >= Some(stage)
+    let behind = match stage {
+        Stage::Quorum => AFTER_QUORUM.contains(&record.stage.as_str()),
+        Stage::TemporaryControlPlane => record.data.contains_key(CONTROLLERS),
+    };
+    behind || record.state == UnitState::Done
 }
 
 /// [`passed`], with the reason why not.
@@ -132,6 +140,8 @@ fn masters_on(backends: &[Backend], port: u16) -> Observation {
 mod tests {
     use std::collections::BTreeMap;
 
+    use serde_json::json;
+
     use super::*;
 
     fn record(state: UnitState, stage: &str) -> Record {
@@ -143,6 +153,13 @@ mod tests {
             because: vec!["no disk".to_owned()],
             data: BTreeMap::new(),
         }
+    }
+
+    /// As the record is once the step has ended.
+    fn with_controllers(mut records: Records) -> Records {
+        let record = records.get_mut(BOOTKUBE).unwrap();
+        record.data.insert(CONTROLLERS.to_owned(), json!({"finished": "2026-11-16T03:00:00.000Z", "took": 1.5}));
+        records
     }
 
     fn bootkube(state: UnitState, stage: &str) -> Records {
@@ -157,14 +174,44 @@ mod tests {
             (bootkube(Running, "await-quorum"), false, false),
             (bootkube(Running, "stop-servers"), true, false),
             (bootkube(Running, "start-controllers"), true, false),
-            (bootkube(Running, "apply-control-plane"), true, true),
-            (bootkube(Failed, "await-control-plane"), true, true),
+            (with_controllers(bootkube(Running, "apply-control-plane")), true, true),
+            (with_controllers(bootkube(Failed, "await-control-plane")), true, true),
             (bootkube(Running, "something new"), false, false),
             (bootkube(Done, "something new"), true, true),
         ];
         for (records, quorum, control_plane) in cases {
             let seen = (passed(&records, Stage::Quorum), passed(&records, Stage::TemporaryControlPlane));
             assert_eq!(seen, (quorum, control_plane), "{records:?}");
+        }
+    }
+
+    #[test]
+    fn applying_the_control_plane_does_not_mean_that_the_controllers_work() {
+        let mut records = bootkube(UnitState::Running, "apply-control-plane");
+        records.get_mut(BOOTKUBE).unwrap().data.insert("apply-control-plane".to_owned(), json!({"took": 1.5}));
+        let seen = reached(&records, Stage::TemporaryControlPlane);
+        assert!(matches!(seen, Observation::NotYet(_)), "{seen:?}");
+        assert_eq!(reached(&with_controllers(records), Stage::TemporaryControlPlane), Observation::Holds);
+    }
+
+    #[test]
+    fn a_server_that_has_started_and_does_not_listen_yet_does_not_serve() {
+        use UnitState::{Done, Failed, Running};
+        let cases = [
+            (Running, "start", false),
+            (Running, "serve", true),
+            (Failed, "serve", false),
+            (Failed, "start", false),
+            (Done, "serve", true),
+        ];
+        for unit in [CONFIG_SERVER, SIGNER] {
+            for (state, stage, serves) in cases {
+                let records: Records = [(unit.to_owned(), record(state, stage))].into();
+                assert_eq!(served(&records, unit) == Observation::Holds, serves, "{unit} {state:?} {stage}");
+            }
+            assert_ne!(served(&Records::new(), unit), Observation::Holds);
+            let gone_on = bootkube(Running, "start-api-server");
+            assert_eq!(served(&gone_on, unit), Observation::Holds, "it has served its time");
         }
     }
 

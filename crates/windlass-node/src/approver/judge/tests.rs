@@ -126,7 +126,6 @@ fn expected_machines_are_approved() {
     let (join, renew, serve) = (Case::joining, Case::renewing, Case::serving);
     check_all(vec![
         ("a master joins", join(), "approve"),
-        ("its node is not Ready", join().with(|c| c.node = Standing::NotReady), "approve"),
         ("two hours ago", join().with(|c| c.made = "2026-11-16T10:00:00Z"), "approve"),
         ("by a clock that is ahead", join().with(|c| c.made = "2026-11-16T12:00:30Z"), "approve"),
         ("usages in another order", join().with(|c| c.usages.reverse()), "approve"),
@@ -140,7 +139,7 @@ fn expected_machines_are_approved() {
             "approve",
         ),
         ("a node renews", renew(), "approve"),
-        ("a Ready node renews", renew().with(|c| c.node = Standing::Ready), "approve"),
+        ("a node that is there renews", renew().with(|c| c.node = Standing::Registered), "approve"),
         ("a node serves", serve(), "approve"),
         ("by its name alone", serve().with(|c| drop(c.params.subject_alt_names.pop())), "approve"),
         ("by its address alone", serve().with(|c| drop(c.params.subject_alt_names.remove(0))), "approve"),
@@ -211,7 +210,7 @@ fn who_asks_for_another_or_at_the_wrong_time_is_denied() {
         ("a stranger in the nodes' group", renew().with(|c| c.user = "mallory"), user),
         ("a stranger in the machines' group", join().with(|c| c.user = "mallory"), user),
         ("the group's name for a user", renew().with(|c| c.user = "system:nodes"), user),
-        ("a machine that has joined", join().with(|c| c.node = Standing::Ready), "Ready"),
+        ("a machine that has joined", join().with(|c| c.node = Standing::Registered), "needs no token"),
         (
             "a machine that joins and serves",
             serve().with(|c| {
