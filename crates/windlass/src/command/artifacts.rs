@@ -150,7 +150,8 @@ fn from_bundle(
     let verification = if fetch.no_verify_signatures { Verification::Skipped } else { Verification::Required };
     let failure = |error: &windlass_artifacts::bundle::BundleError| {
         let exit = if error.is_trust() { Exit::NotTrusted } else { Exit::Unexpected };
-        Failure::of(exit, error, "get the bundle again, or name its signer's key with --trusted-key")
+        let again = "get the bundle again, or name its signer's key with --trusted-key";
+        Failure::of(exit, error, error.hint().unwrap_or(again))
     };
     let bundle = open_bundle(file, &trusted, verification, now).map_err(|error| failure(&error))?;
     if let Checked::Unverified(warning) = bundle.checked() {
