@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 use time::macros::datetime;
 use windlass_artifacts::addon::{AddonVersion, Board, OsVersion, PackageName, Publication, PublishedPackage, publish};
 use windlass_artifacts::archive::{Content, FileMode, Writer};
+use windlass_artifacts::digest::{Algorithm, Digest};
 use windlass_artifacts::oci::{Image, Layer, Run, write_archive};
 use windlass_artifacts::signature::SigningKeys;
 
@@ -115,7 +116,8 @@ fn manifests(room: &Path, keys: &SigningKeys) -> Result<Vec<Vec<u8>>, Trouble> {
     fs::write(&archive, "an addon")?;
     let package = |name, version| -> Result<PublishedPackage, Trouble> {
         let (name, version) = (PackageName::parse(name)?, AddonVersion::parse(version)?);
-        Ok(PublishedPackage { name, version, archive: archive.clone() })
+        let digest = Digest::of(Algorithm::Sha256, b"an addon");
+        Ok(PublishedPackage { name, version, archive: archive.clone(), digest })
     };
     let publication = Publication {
         board: Board::amd64(),

@@ -11,6 +11,7 @@ use windlass_artifacts::addon::{
     PublishedPackage, publish,
 };
 use windlass_artifacts::base;
+use windlass_artifacts::digest::{Algorithm, Digest};
 use windlass_artifacts::signature::SigningKeys;
 use windlass_spec::file::read_and_complete;
 use windlass_steps::host::{Mode, write_file};
@@ -36,6 +37,7 @@ fn the_default_template_leads_to_the_published_manifest_and_its_packages() {
             name: PackageName::parse("containerd").unwrap(),
             version: AddonVersion::parse("2.2.9").unwrap(),
             archive,
+            digest: Digest::of(Algorithm::Sha256, format!("runtime for {os}").as_bytes()),
         };
         let publication = Publication {
             board: Board::amd64(),

@@ -53,6 +53,7 @@ fn blob(dir: &Path, name: &str, content: &[u8]) -> BundledBlob {
         digest: Digest::of(Algorithm::Sha256, content),
         size: content.len() as u64,
         links: vec!["kubelet".to_owned()],
+        inputs: None,
     };
     BundledBlob { entry, path: put(&dir.join(name), content) }
 }

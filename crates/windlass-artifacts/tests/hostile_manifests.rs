@@ -336,6 +336,7 @@ fn publication<'a>(keys: &'a SigningKeys, archives: &[(&str, &str, &Path)]) -> P
         name: PackageName::parse(name).unwrap(),
         version: AddonVersion::parse(version).unwrap(),
         archive: archive.to_path_buf(),
+        digest: Digest::of(Algorithm::Sha256, &fs::read(archive).unwrap_or_default()),
     };
     Publication {
         board: Board::amd64(),
@@ -424,6 +425,20 @@ fn a_publication_that_cannot_be_right_changes_nothing() {
     }
     put(&manifest, b"damaged");
     assert!(publish(dir.path(), &good).is_err(), "a damaged manifest is not taken for none");
+}
+
+#[test]
+fn an_archive_that_is_not_what_it_should_be_is_neither_offered_nor_signed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (keys, bucket) = (keys(), dir.path().join("bucket"));
+    let archive = put(&dir.path().join("a"), b"runtime");
+    let publication = publication(&keys, &[("containerd", "2.2.9", archive.as_path())]);
+    put(&archive, b"runtimf");
+    let error = publish(&bucket, &publication).unwrap_err();
+    assert!(matches!(error, AddonError::DistrustPackage { .. }) && error.is_trust(), "{error}");
+    let base = bucket.join("amd64-usr/base-1");
+    assert!(!base.join("torcx_manifest.json").exists(), "something was signed");
+    assert_eq!(fs::read_dir(base.join("packages/containerd/2.2.9")).unwrap().count(), 0, "something was offered");
 }
 
 proptest! {

@@ -1,5 +1,5 @@
-//! A small stand-in for `artifacts fetch`, killed at random moments: the next run completes, nothing bad is ever in the
-//! cache, and nothing is left over.
+//! A loop that fills a cache, killed at many moments: the next run completes, nothing bad is ever in the cache, and nothing
+//! is left over. `killed_fetch` does the same to the whole fetch flow, which needs root.
 
 use std::fs;
 use std::path::Path;

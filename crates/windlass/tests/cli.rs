@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use windlass_artifacts::cache::{Cache, Key, Kind, SourceKind};
 use windlass_steps::host::{Mode, Output, cmd, run_blocking, write_file};
 
 fn windlass(dir: &Path, arguments: &[&str], stdin: &str) -> Output {
@@ -169,4 +170,25 @@ fn the_schema_is_json() {
     let schema: serde_json::Value =
         serde_json::from_str(text(&windlass(temp.path(), &["spec", "schema"], ""))).unwrap();
     assert_eq!(schema["title"], "windlass cluster spec");
+}
+
+#[test]
+fn publish_does_not_sign_an_addon_that_changed_in_the_cache() {
+    let temp = tempfile::tempdir().unwrap();
+    let (root, bucket) = (temp.path().join("cache"), temp.path().join("bucket"));
+    let cache = Cache::open(&root).unwrap();
+    let addon = temp.path().join("addon");
+    write_file(&addon, "a runtime", Mode::PUBLIC).unwrap();
+    let key = Key::new(Kind::Addon, "containerd-os1", "2.2.9").unwrap();
+    let entry = cache.add_file(&key, SourceKind::Made, &addon, Mode::PUBLIC).unwrap();
+    let (root, bucket) = (root.to_str().unwrap(), bucket.to_str().unwrap());
+    let publish = || windlass(temp.path(), &["artifacts", "publish", bucket, "--cache", root], "");
+    assert_eq!(publish().code, 0);
+    let manifest = || fs::read(temp.path().join("bucket/amd64-usr/1/torcx_manifest.json")).unwrap();
+    let before = manifest();
+    write_file(&entry.path, "a runtimf", Mode::PUBLIC).unwrap();
+    let refused = publish();
+    assert_eq!(refused.code, 9, "{}", refused.stderr);
+    assert!(refused.stderr.contains("is not trusted: it should be sha256:"), "{}", refused.stderr);
+    assert!(manifest() == before, "a manifest was signed");
 }

@@ -1,15 +1,19 @@
 //! The real fetch, killed three times while it builds and three times while it makes the machine base; then it completes,
-//! nothing in the cache is bad, and nothing else is left.
+//! nothing in the cache is bad, and nothing else is left. Then the other Kubernetes version is fetched too, which no test
+//! has the time for, and every program of both says which version it is.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use windlass_spec::KubeVersion;
 use windlass_steps::host::{CommandSpec, Commands as _, Host, cmd};
 
 use super::{Chance, End, Ground, Moment, kill_at};
 use crate::report::{Failure, say};
 use crate::session::{Session, seconds};
 
+/// The test that asks every program for its version.
+const VERSIONS: &str = "versions::every_program_is_of_the_version_that_is_pinned";
 /// How many kills in each half.
 const KILLS: usize = 3;
 /// Within this time of its start a fetch is building, whatever the machine.
@@ -33,7 +37,25 @@ pub(super) fn run(session: &mut Session, ground: &Ground, chance: &mut Chance) -
     for (number, moment) in moments(chance).iter().enumerate() {
         session.stage(&format!("kill {}", number + 1), |_| runtime.block_on(strike(&windlass, ground, moment)))?;
     }
-    session.stage("the run that completes", |_| runtime.block_on(complete(&windlass, ground)))
+    for version in KubeVersion::ALL {
+        let what = format!("the run that completes, for Kubernetes {version}");
+        session.stage(&what, |_| runtime.block_on(complete(&windlass, ground, version)))?;
+    }
+    KubeVersion::ALL.into_iter().try_for_each(|version| say_versions(session, ground, version))
+}
+
+/// Every program that was built says itself that it is of the pinned version; the test is that of `cargo xtask test`.
+fn say_versions(session: &mut Session, ground: &Ground, version: KubeVersion) -> Result<(), Failure> {
+    let (cache, before) = (ground.cache(), session.tally.passed);
+    // A word that is no option names a test to the harness; the test takes its version from the one that names none.
+    let asked = format!("kubernetes={version}");
+    let arguments = ["-p", "windlass", "--test", "artifacts", "--", "--ignored", "--exact", VERSIONS, &asked];
+    let env = [("WINDLASS_TEST_CACHE", cache.as_os_str())];
+    session.stage(&format!("the programs of Kubernetes {version}"), |s| s.run_tests(&arguments, &env))?;
+    match session.tally.passed > before {
+        true => Ok(()),
+        false => Err(Failure::new("no test ran", "see what the test is called now")),
+    }
 }
 
 /// When the blows fall, in an order in which each is possible: what was made stays made.
@@ -71,9 +93,10 @@ async fn strike(windlass: &Path, ground: &Ground, moment: &Moment) -> Result<(),
     verify(windlass, ground).await
 }
 
-async fn complete(windlass: &Path, ground: &Ground) -> Result<(), Failure> {
+async fn complete(windlass: &Path, ground: &Ground, version: KubeVersion) -> Result<(), Failure> {
     let failed = || Failure::new("the fetch does not complete after the kills", "look at the cause");
-    let (started, command) = (Instant::now(), fetch(windlass, ground));
+    let command = fetch(windlass, ground).args(["--kubernetes-version", version.as_str()]);
+    let started = Instant::now();
     say(format_args!("    {command}"));
     Host.run(command).await.map_err(|error| failed().because(error))?;
     say(format_args!("    complete in {}", seconds(started.elapsed())));

@@ -109,6 +109,14 @@ pub enum AddonError {
         /// What is wrong with it.
         what: String,
     },
+    /// What is to be published is not what it should be, so nothing of ours is signed for it.
+    #[error("{} is not trusted: {reason}", .path.display())]
+    DistrustPackage {
+        /// The archive.
+        path: PathBuf,
+        /// What it should be and what it is.
+        reason: String,
+    },
     /// A file of the bucket could not be read or written.
     #[error("cannot publish {}", .path.display())]
     PublishFile {
@@ -141,7 +149,8 @@ impl AddonError {
             | AddonError::MatchOsVersion { .. }
             | AddonError::UseExpired { .. }
             | AddonError::RollBack { .. }
-            | AddonError::LoseVersion { .. } => true,
+            | AddonError::LoseVersion { .. }
+            | AddonError::DistrustPackage { .. } => true,
             AddonError::ExpandTemplate { .. }
             | AddonError::ParseOsRelease { .. }
             | AddonError::DescribeExtension { .. }

@@ -55,6 +55,8 @@ pub struct PublishedPackage {
     pub version: AddonVersion,
     /// The archive, in the file where it is now.
     pub archive: PathBuf,
+    /// What the archive must be: our signature vouches for it, so what lies there is not believed.
+    pub digest: Digest,
 }
 
 /// What was published.
@@ -103,13 +105,13 @@ fn offer(name: &PackageName, versions: Vec<PackageVersion>) -> Package {
 }
 
 fn publish_package(dir: &Path, package: &PublishedPackage) -> Result<(PackageVersion, u64), AddonError> {
-    let PublishedPackage { name, version, archive } = package;
+    let PublishedPackage { name, version, archive, digest } = package;
     let hash = File::open(archive).and_then(|file| Digest::of_reader(Algorithm::Sha512, file));
     let hash = hash.map_err(|source| failed(archive, source))?;
     let below = format!("packages/{name}/{version}");
     let file = format!("{name}-{version}-{}.tar.gz", &hash.hex()[..16]);
     directory(&dir.join(&below))?;
-    let length = copy(archive, &dir.join(&below).join(&file), &hash)?;
+    let length = copy(archive, &dir.join(&below).join(&file), [&hash, digest])?;
     let location = Location::parse_url(&format!("{below}/{file}"))?;
     let offered = PackageVersion {
         version: version.clone(),
@@ -121,11 +123,11 @@ fn publish_package(dir: &Path, package: &PublishedPackage) -> Result<(PackageVer
     Ok((offered, length))
 }
 
-/// Copies a file that is still the one that was hashed.
-fn copy(from: &Path, to: &Path, hash: &Digest) -> Result<u64, AddonError> {
+/// Copies a file, which gets its name only if it has all of these digests: what is offered is what was vouched for.
+fn copy(from: &Path, to: &Path, wanted: [&Digest; 2]) -> Result<u64, AddonError> {
     let mut source = File::open(from).map_err(|source| failed(from, source))?;
     let mut target = FreshFile::create(to).map_err(|source| failed(to, source))?;
-    let mut hasher = Hasher::new(Algorithm::Sha512);
+    let mut hashers = wanted.map(|digest| Hasher::new(digest.algorithm()));
     let mut buffer = vec![0; 1 << 16];
     let mut length = 0;
     loop {
@@ -133,12 +135,16 @@ fn copy(from: &Path, to: &Path, hash: &Digest) -> Result<u64, AddonError> {
         if count == 0 {
             break;
         }
-        hasher.update(&buffer[..count]);
+        hashers.iter_mut().for_each(|hasher| hasher.update(&buffer[..count]));
         length += count as u64;
         target.write_all(&buffer[..count]).map_err(|source| failed(to, source))?;
     }
-    if hasher.finish() != *hash {
-        return Err(failed(from, io::Error::new(io::ErrorKind::InvalidData, "the file changed while it was read")));
+    for (hasher, wanted) in hashers.into_iter().zip(wanted) {
+        let found = hasher.finish();
+        if found != *wanted {
+            let reason = format!("it should be {wanted} and is {found}");
+            return Err(AddonError::DistrustPackage { path: from.to_owned(), reason });
+        }
     }
     target.commit(Mode::PUBLIC).map_err(|source| failed(to, source))?;
     Ok(length)

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::archive::ArchiveError;
+use crate::cache::CacheError;
 use crate::digest::Digest;
 use crate::signature::{KeyError, SignatureError};
 
@@ -96,7 +97,8 @@ pub enum BundleError {
 }
 
 impl BundleError {
-    /// Whether the bundle, or the file that was to go into it, must not be trusted (exit code 9).
+    /// Whether the bundle, the file that was to go into it, or the one that it was to replace must not be trusted (exit
+    /// code 9).
     pub fn is_trust(&self) -> bool {
         match self {
             BundleError::VerifyIndex { .. }
@@ -105,12 +107,25 @@ impl BundleError {
             | BundleError::FindBlob { .. }
             | BundleError::MatchDigest { .. } => true,
             BundleError::ReadMember { source } => source.is_trust(),
+            BundleError::StoreBlob { .. } => self.in_cache().is_some_and(CacheError::is_trust),
             BundleError::ReadBundle { .. }
-            | BundleError::StoreBlob { .. }
             | BundleError::ReadBlob { .. }
             | BundleError::WriteBundle { .. }
             | BundleError::PackBundle { .. }
             | BundleError::SignBundle { .. } => false,
+        }
+    }
+
+    /// What to do about it, where the bundle is not to blame; it suits a `next:` line.
+    pub fn hint(&self) -> Option<&'static str> {
+        self.in_cache().and_then(CacheError::hint)
+    }
+
+    /// What the cache said, if that is who takes the blobs.
+    fn in_cache(&self) -> Option<&CacheError> {
+        match self {
+            BundleError::StoreBlob { source, .. } => source.downcast_ref(),
+            _ => None,
         }
     }
 }

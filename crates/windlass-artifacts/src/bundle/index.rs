@@ -36,6 +36,9 @@ pub struct BundleEntry {
     /// Further names under which it is installed: the tools of a multi-call binary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
+    /// The digest of what it was made from, if its maker said: whoever takes it can tell whether that is still so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Digest>,
 }
 
 impl BundleEntry {

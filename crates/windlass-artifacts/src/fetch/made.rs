@@ -56,12 +56,14 @@ struct Wanted {
     name: String,
     version: String,
     inputs: Digest,
+    /// What the same thing from a bundle may have been made from instead.
+    elsewhere: Option<Digest>,
 }
 
 impl Wanted {
     fn new(kind: Kind, name: impl Into<String>, version: impl Into<String>, inputs: &[&str]) -> Self {
-        let inputs = Digest::of(Algorithm::Sha256, inputs.join("\n").as_bytes());
-        Wanted { source: SourceKind::Made, kind, name: name.into(), version: version.into(), inputs }
+        let inputs = made_from(inputs);
+        Wanted { source: SourceKind::Made, kind, name: name.into(), version: version.into(), inputs, elsewhere: None }
     }
 
     fn pulled(self) -> Self {
@@ -112,12 +114,20 @@ impl<C: Commands> Maker<'_, C> {
         let mut inputs = vec![root.digest.to_string()];
         inputs.extend(set.programs().filter_map(|p| self.binaries.get(p)).map(|e| e.digest.to_string()));
         let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
-        Wanted::new(Kind::Image, set.to_string(), set.version(self.version), &inputs)
+        let wanted = Wanted::new(Kind::Image, set.to_string(), set.version(self.version), &inputs);
+        // A bundle may have been made where images came from a registry.
+        let names = self.names(set);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Wanted { elsewhere: Some(made_from(&names)), ..wanted }
+    }
+
+    fn names(&self, set: ImageSet) -> Vec<String> {
+        set.rows().map(|row| row.name(self.version)).collect()
     }
 
     /// One set of images from upstream's registry.
     pub(super) async fn pulled_images(&self, set: ImageSet) -> Result<Entry, FetchError> {
-        let names: Vec<String> = set.rows().map(|row| row.name(self.version)).collect();
+        let names = self.names(set);
         let inputs: Vec<&str> = names.iter().map(String::as_str).collect();
         let wanted = Wanted::new(Kind::Image, set.to_string(), set.version(self.version), &inputs).pulled();
         self.make(wanted, |room, out| async move {
@@ -325,11 +335,15 @@ impl<C: Commands> Maker<'_, C> {
         Ok(entry)
     }
 
-    /// What is there, if it was made from the same inputs. What a bundle gave was checked against its own digest.
+    /// What is there, if it was made from the same inputs. Of what an older bundle gave nobody knows them.
     fn present(&self, wanted: &Wanted) -> Result<Option<Entry>, FetchError> {
         let key = key(wanted.kind, &wanted.name, &wanted.version)?;
         let found = self.cache.find(&key).map_err(|source| FetchError::UseCache { source })?;
-        let current = |e: &Entry| e.source == SourceKind::Bundle || e.inputs.as_ref() == Some(&wanted.inputs);
+        let current = |e: &Entry| match (&e.inputs, e.source) {
+            (None, source) => source == SourceKind::Bundle,
+            (Some(own), SourceKind::Bundle) => *own == wanted.inputs || wanted.elsewhere.as_ref() == Some(own),
+            (Some(own), SourceKind::Made | SourceKind::Release | SourceKind::Source) => *own == wanted.inputs,
+        };
         Ok(found.filter(current))
     }
 
@@ -344,6 +358,10 @@ impl<C: Commands> Maker<'_, C> {
             observer(Progress { what: what.clone(), happened });
         }
     }
+}
+
+fn made_from(inputs: &[&str]) -> Digest {
+    Digest::of(Algorithm::Sha256, inputs.join("\n").as_bytes())
 }
 
 fn addon_os(os_version: OsVersion) -> addon::OsVersion {

@@ -3,6 +3,7 @@ use std::sync::Mutex;
 use windlass_steps::host::{Host, make_dir, write_file};
 
 use super::*;
+use crate::digest::{Algorithm, Digest};
 use crate::download::server::Server;
 
 const MAIN: &str = "package main\n\nfunc main() { println(\"tool 1.2.3\") }\n";
@@ -102,4 +103,45 @@ async fn binaries_from_a_mirror_need_no_mirror_again() {
         assert_eq!(again, entries);
     }
     assert_eq!(bench.server.requests(), asked);
+}
+
+#[tokio::test]
+async fn what_a_bundle_gave_is_made_again_for_another_windlass_node() {
+    let bench = Bench::new().await;
+    let add = |key: &Key, source, text: &str, inputs| {
+        let file = bench.cache.root().with_file_name("file");
+        write_file(&file, text, Mode::PUBLIC).unwrap();
+        bench.cache.add_with(key, source, &file, Mode::PUBLIC, Details { links: vec![], inputs }).unwrap()
+    };
+    let root = add(&key(Kind::Base, "root", "12").unwrap(), SourceKind::Bundle, "root", None);
+    let program = key(Kind::Binary, "windlass-node", env!("CARGO_PKG_VERSION")).unwrap();
+    let image = key(Kind::Image, "windlass-node", env!("CARGO_PKG_VERSION")).unwrap();
+    let [old, new] = ["old", "new"].map(|text| add(&program, SourceKind::Made, text, None));
+    let from = |parts: &[String]| Some(Digest::of(Algorithm::Sha256, parts.join("\n").as_bytes()));
+    let made = from(&[root.digest.to_string(), old.digest.to_string()]);
+    let pulled = from(&[format!("windlass.dev/windlass-node:v{}", env!("CARGO_PKG_VERSION"))]);
+    let is_current = |own: &Entry| {
+        let maker = Maker {
+            cache: &bench.cache,
+            commands: &Host,
+            version: KubeVersion::DEFAULT,
+            apt: Path::new("/nonexistent"),
+            registry: None,
+            binaries: programs(&[], own),
+            tree: OnceCell::new(),
+            observer: &|_| {},
+        };
+        maker.made_images(ImageSet::WindlassNode, &root).unwrap().is_some()
+    };
+    let cases = [
+        ("made from the old one", SourceKind::Bundle, made.clone(), [true, false]),
+        ("pulled, whatever the program", SourceKind::Bundle, pulled.clone(), [true, true]),
+        ("of an older bundle, which does not say", SourceKind::Bundle, None, [true, true]),
+        ("made here", SourceKind::Made, made, [true, false]),
+        ("pulled here", SourceKind::Release, pulled, [false, false]),
+    ];
+    for (what, source, inputs, wanted) in cases {
+        add(&image, source, what, inputs);
+        assert_eq!([is_current(&old), is_current(&new)], wanted, "{what}");
+    }
 }

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
-use windlass_artifacts::addon::{AddonVersion, Board, OsVersion, PackageName, Publication, PublishedPackage, publish};
+use windlass_artifacts::addon::{
+    AddonError, AddonVersion, Board, OsVersion, PackageName, Publication, PublishedPackage, publish,
+};
 use windlass_artifacts::bundle::open_bundle;
 use windlass_artifacts::cache::{Cache, CacheError, Entry, Kind};
 use windlass_artifacts::fetch::{Extent, Fetch as FetchFlow, FetchError, Fetched, is_pinned};
@@ -148,7 +150,8 @@ fn from_bundle(
     let verification = if fetch.no_verify_signatures { Verification::Skipped } else { Verification::Required };
     let failure = |error: &windlass_artifacts::bundle::BundleError| {
         let exit = if error.is_trust() { Exit::NotTrusted } else { Exit::Unexpected };
-        Failure::of(exit, error, "get the bundle again, or name its signer's key with --trusted-key")
+        let again = "get the bundle again, or name its signer's key with --trusted-key";
+        Failure::of(exit, error, error.hint().unwrap_or(again))
     };
     let bundle = open_bundle(file, &trusted, verification, now).map_err(|error| failure(&error))?;
     if let Checked::Unverified(warning) = bundle.checked() {
@@ -258,8 +261,7 @@ fn publish_all(common: &Common, bucket: &Path, cache: &Cache, out: &mut impl Wri
             keys: &keys,
             now,
         };
-        let done = publish(bucket, &publication)
-            .map_err(|error| Failure::of(Exit::Unexpected, &error, "see that the bucket's directory can be written"))?;
+        let done = publish(bucket, &publication).map_err(|error| publish_failure(&error))?;
         published.push(json!({ "manifest": done.manifest, "version": done.version }));
     }
     answer(&common.output, out, &published, || {
@@ -278,7 +280,20 @@ fn package(entry: &Entry, ending: &str) -> Option<PublishedPackage> {
         name: PackageName::parse(name).ok()?,
         version: AddonVersion::parse(entry.key.version()).ok()?,
         archive: entry.path.clone(),
+        digest: entry.digest.clone(),
     })
+}
+
+fn publish_failure(error: &AddonError) -> Failure {
+    let (exit, next) = match error {
+        AddonError::DistrustPackage { .. } => (
+            Exit::NotTrusted,
+            "look who changed it, then run `windlass artifacts prune` and `windlass artifacts fetch`",
+        ),
+        error if error.is_trust() => (Exit::NotTrusted, "look at the manifest that is in the bucket"),
+        _ => (Exit::Unexpected, "see that the bucket's directory can be written"),
+    };
+    Failure::of(exit, error, next)
 }
 
 fn prune(common: &Common, cache: &Cache, out: &mut impl Write) -> Result<Exit, Failure> {

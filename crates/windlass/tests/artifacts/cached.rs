@@ -52,6 +52,14 @@ pub fn list(cache: &Path) -> Vec<Artifact> {
     serde_json::from_slice(&listed.stdout).unwrap()
 }
 
+/// The version that the full cache is full for: the default, or what a word to the test program says, such as
+/// `kubernetes=1.35.4`.
+pub fn asked() -> KubeVersion {
+    let words: Vec<String> = std::env::args().collect();
+    let word = words.iter().find_map(|word| word.strip_prefix("kubernetes="));
+    word.map_or(VERSION, |version| KubeVersion::parse(version).unwrap())
+}
+
 /// What is pinned for the version that the tests are about.
 pub fn pinned(pins: &Pins) -> Vec<&Release> {
     pins.for_kubernetes(VERSION, Set::Local)
@@ -66,9 +74,14 @@ pub struct Programs {
 impl Programs {
     /// Links to the cache's files; a multi-call binary knows by the link what it is.
     pub fn linked() -> Self {
+        Programs::of(VERSION)
+    }
+
+    /// The programs of a Kubernetes version.
+    pub fn of(version: KubeVersion) -> Self {
         let (dir, listed) = (tempfile::tempdir().unwrap(), list(&full()));
         let mut names = BTreeMap::new();
-        for release in pinned(&Pins::embedded().unwrap()) {
+        for release in Pins::embedded().unwrap().for_kubernetes(version, Set::Local) {
             for binary in &release.binaries {
                 let file = binary_file(&listed, &binary.name, &release.version);
                 for name in binary.links.iter().chain([&binary.name]) {

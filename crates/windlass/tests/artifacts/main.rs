@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it cannot go on")]
 
+mod again;
 mod bundle;
 mod cached;
 mod concurrent;

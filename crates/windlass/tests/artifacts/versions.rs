@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use windlass_steps::host::{cmd, run_blocking};
 
-use crate::cached::Programs;
+use crate::cached::{Programs, asked};
 
-/// How each program is asked, and the line with which it answers.
+/// How each program is asked, and the line with which it answers: `$` is its version, and `%` what that adds to a Go
+/// module's name, from the second on.
 const QUESTIONS: &[(&str, &[&str], &str)] = &[
     ("kubernetes", &["kubelet", "--version"], "Kubernetes v$"),
     ("kube-apiserver", &["--version"], "Kubernetes v$"),
@@ -19,9 +20,9 @@ const QUESTIONS: &[(&str, &[&str], &str)] = &[
     ("etcd", &["--version"], "etcd Version: $"),
     ("etcdctl", &["version"], "etcdctl version: $"),
     ("etcdutl", &["version"], "etcdutl version: $"),
-    ("containerd", &["--version"], "containerd github.com/containerd/containerd/v2 v$"),
+    ("containerd", &["--version"], "containerd github.com/containerd/containerd% v$"),
     ("containerd-shim-runc-v2", &["-v"], "Version:  v$"),
-    ("ctr", &["--version"], "ctr github.com/containerd/containerd/v2 v$"),
+    ("ctr", &["--version"], "ctr github.com/containerd/containerd% v$"),
     ("runc", &["--version"], "runc version $"),
     ("bridge", &[], "CNI bridge plugin v$"),
     ("host-local", &[], "CNI host-local plugin v$"),
@@ -39,15 +40,23 @@ pub fn question(name: &str) -> (&'static [&'static str], &'static str) {
     (arguments, answer)
 }
 
+fn module_suffix(version: &str) -> String {
+    match version.split('.').next().unwrap() {
+        "0" | "1" => String::new(),
+        major => format!("/v{major}"),
+    }
+}
+
 #[test]
 #[ignore = "needs every artifact"]
 fn every_program_is_of_the_version_that_is_pinned() {
-    let programs = Programs::linked();
+    let programs = Programs::of(asked());
     let asked: BTreeSet<&str> = QUESTIONS.iter().map(|(name, ..)| *name).collect();
     let pinned: BTreeSet<&str> = programs.names.keys().map(String::as_str).collect();
     assert_eq!(asked, pinned, "a program is asked if and only if it is pinned");
     for (name, arguments, answer) in QUESTIONS {
-        let answer = answer.replace('$', &programs.names[*name]);
+        let version = &programs.names[*name];
+        let answer = answer.replace('$', version).replace('%', &module_suffix(version));
         let output = run_blocking(cmd(programs.path(name)).args(*arguments)).unwrap();
         let said = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), output.stderr);
         assert!(said.lines().any(|line| line.trim() == answer), "{name} does not say {answer:?} but {said}");

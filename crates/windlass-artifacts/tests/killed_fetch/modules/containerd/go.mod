@@ -1,0 +1,3 @@
+module windlass/containerd
+
+go 1.24

@@ -1,0 +1,3 @@
+module windlass/kubernetes
+
+go 1.24
