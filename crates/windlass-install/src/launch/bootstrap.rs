@@ -158,8 +158,13 @@ impl<P: Platform, S: Sight> Step for StartControlPlane<'_, P, S> {
         let api = Criterion::new("the API answers from this host", || async {
             self.sight.api_ready().await.map(|()| Observation::Holds)
         });
+        let stopped = |records: &Records| judge::reached(records, judge::Stage::Stopped);
         let started = |records: &Records| judge::reached(records, judge::Stage::TemporaryControlPlane);
-        vec![seen(self.sight, "the temporary control plane serves", started), api]
+        vec![
+            seen(self.sight, "machine-config server and signer have stopped", stopped),
+            seen(self.sight, "the temporary control plane serves", started),
+            api,
+        ]
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) const BOOTKUBE: &str = "bootkube";
 pub(super) const ADDONS: &str = "addons";
 /// What a server says of itself from the moment it listens.
 const SERVES: &str = "serve";
+/// The step of bootkube that ends when both servers have stopped.
+const SERVERS: &str = "stop-servers";
 /// The step of bootkube that ends when controller manager and scheduler work.
 const CONTROLLERS: &str = "start-controllers";
 /// The ports that masters serve behind the balancer.
@@ -23,13 +25,15 @@ const PORTS: [u16; 2] = [6443, 22623];
 pub(super) enum Stage {
     /// etcd answers, and every master that can be waited for has what it needs.
     Quorum,
+    /// Machine-config server and signer have stopped.
+    Stopped,
     /// API server, controller manager and scheduler of the bootstrap machine serve.
     TemporaryControlPlane,
 }
 
 /// The stages of bootkube at which etcd's quorum lies behind it.
 const AFTER_QUORUM: [&str; 8] = [
-    "stop-servers",
+    SERVERS,
     "start-api-server",
     CONTROLLERS,
     "apply-control-plane",
@@ -58,6 +62,7 @@ pub(super) fn passed(records: &Records, stage: Stage) -> bool {
     let Some(record) = records.get(BOOTKUBE) else { return false };
     let behind = match stage {
         Stage::Quorum => AFTER_QUORUM.contains(&record.stage.as_str()),
+        Stage::Stopped => record.data.contains_key(SERVERS),
         Stage::TemporaryControlPlane => record.data.contains_key(CONTROLLERS),
     };
     behind || record.state == UnitState::Done
@@ -183,6 +188,14 @@ mod tests {
             let seen = (passed(&records, Stage::Quorum), passed(&records, Stage::TemporaryControlPlane));
             assert_eq!(seen, (quorum, control_plane), "{records:?}");
         }
+    }
+
+    #[test]
+    fn servers_that_are_being_stopped_have_not_stopped() {
+        let mut records = bootkube(UnitState::Running, SERVERS);
+        assert!(!passed(&records, Stage::Stopped));
+        records.get_mut(BOOTKUBE).unwrap().data.insert(SERVERS.to_owned(), json!({"took": 0.1}));
+        assert!(passed(&records, Stage::Stopped));
     }
 
     #[test]
