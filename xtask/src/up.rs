@@ -10,8 +10,7 @@ use crate::report::Failure;
 use crate::session::Session;
 
 /// Not the whole workspace: an optimised xtask and the tests' crate are of no use here.
-const PROGRAMS: [&str; 8] =
-    ["build", "--release", "-p", "windlass", "-p", "windlass-cloud", "-p", "windlass-node"];
+const PROGRAMS: [&str; 8] = ["build", "--release", "-p", "windlass", "-p", "windlass-cloud", "-p", "windlass-node"];
 
 /// Sets up the host, builds the programs in release mode, and lets `windlass up` do the rest: a spec unless there is one,
 /// the software, the assets, the launch, and how to use what came of it.

@@ -165,13 +165,30 @@ fn a_second_launch_is_refused_and_changes_nothing() {
     assert_eq!(ground.windlass(&["down"]).code, 2, "without a terminal it wants --yes");
     ground.down();
     assert!(ground.cluster().join("journal-1.jsonl").exists() && ground.cluster().join("cluster.yaml").exists());
-    let again = ground.windlass(&["up"]);
+    let other = ground.windlass(&["up", "--num-nodes", "7"]);
+    assert_eq!(other.code, 2, "{}", other.stderr);
+    assert!(other.stderr.contains("--num-nodes says 7, the spec says 2"), "{}", other.stderr);
+    let again = ground.windlass(&["up", "--num-nodes", "2"]);
     assert_eq!(again.code, 0, "{}", again.stderr);
     let id = ground.infra_id();
     let by_id = ground.windlass(&["down", "--yes", "--infra-id", &id]);
     assert_eq!(by_id.code, 0, "{}", by_id.stderr);
     assert!(ground.cluster().join("journal.jsonl").exists(), "the directory is left alone");
     ground.down();
+}
+
+#[test]
+fn a_cluster_can_be_removed_when_its_directory_is_damaged() {
+    let ground = Ground::new();
+    assert_eq!(ground.windlass(&["launch"]).code, 0);
+    let journal = ground.cluster().join("journal.jsonl");
+    let damaged = fs::read_to_string(&journal).unwrap().replacen("\"kind\"", "\"kin", 1);
+    write_file(&journal, damaged, Mode::PRIVATE_FILE).unwrap();
+    fs::remove_file(ground.cluster().join("assets.lock")).unwrap();
+    let removed = ground.windlass(&["down", "--yes"]);
+    assert_eq!(removed.code, 0, "{}", removed.stderr);
+    assert!(!removed.text().unwrap().contains("nothing to remove"), "{removed:?}");
+    assert!(ground.cluster().join("journal-1.jsonl").exists() && !journal.exists());
 }
 
 #[test]

@@ -67,7 +67,11 @@ fn agrees(shape: &Shape, complete: &CompleteSpec) -> Result<(), Failure> {
     let flags = [
         ("--provider", shape.provider.clone(), spec.platform.as_str().to_owned()),
         ("--topology", shape.topology.clone(), spec.topology.to_string()),
-        ("--kubernetes-version", version(shape)?.map(|version| version.to_string()), spec.kubernetes_version.to_string()),
+        (
+            "--kubernetes-version",
+            version(shape)?.map(|version| version.to_string()),
+            spec.kubernetes_version.to_string(),
+        ),
         ("--num-masters", given(&shape.num_masters), complete.count(Role::Master).to_string()),
         ("--num-nodes", given(&shape.num_nodes), complete.count(Role::Worker).to_string()),
     ];
