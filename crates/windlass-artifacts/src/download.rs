@@ -1,6 +1,7 @@
 //! Downloads: resumed where they ended, bounded in size, given up when nothing comes, and used only when the digest is
 //! right. There is no limit on the whole time, because slow is not broken.
 
+mod answer;
 mod error;
 mod partial;
 mod policy;
@@ -14,7 +15,7 @@ pub use reqwest::Url;
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_RANGE, ETAG, IF_RANGE, RANGE};
+use reqwest::header::{CONTENT_RANGE, ETAG, HeaderMap, IF_RANGE, RANGE};
 use reqwest::{Client, Response, StatusCode};
 use tokio::time::timeout;
 use tracing::debug;
@@ -68,14 +69,7 @@ impl Downloader {
 
     /// A small text, such as a checksum.
     pub async fn text(&self, url: &Url, most: u64) -> Result<String, DownloadError> {
-        let mut response = accepted(url, self.send(url, self.client.get(url.clone())).await?)?;
-        let mut bytes = Vec::new();
-        while let Some(chunk) = self.chunk(url, &mut response, bytes.len() as u64, None).await? {
-            bytes.extend_from_slice(&chunk);
-            if bytes.len() as u64 > most {
-                return Err(DownloadError::TooLarge { url: url.to_string(), limit: most });
-            }
-        }
+        let bytes = self.ask(url, HeaderMap::new(), most).await?.whole().await?;
         String::from_utf8(bytes)
             .map_err(|_| DownloadError::BadChecksum { url: url.to_string(), reason: "it is not text".to_owned() })
     }

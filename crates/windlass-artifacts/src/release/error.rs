@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use oci_client::errors::{OciDistributionError, OciErrorCode};
+use oci_client::errors::OciDistributionError;
 
 use crate::archive::ArchiveError;
 use crate::cache::CacheError;
@@ -78,13 +78,21 @@ pub enum ReleaseError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The registry does not even let anybody in.
+    #[error("cannot log in to pull {image}")]
+    LogIn {
+        /// Which one.
+        image: String,
+        /// What was wrong.
+        source: Box<OciDistributionError>,
+    },
     /// The registry did not give the image.
     #[error("cannot pull {image}")]
     Pull {
         /// Which one.
         image: String,
         /// What was wrong.
-        source: Box<OciDistributionError>,
+        source: Box<DownloadError>,
     },
     /// The registry stopped talking.
     #[error("pulling {image} stalled: nothing came for {} s", .seconds)]
@@ -116,15 +124,15 @@ impl ReleaseError {
     /// Whether it is about trust (exit code 9) and not about a network or a disk.
     pub fn is_trust(&self) -> bool {
         match self {
-            ReleaseError::Download { source, .. } => source.is_trust(),
+            ReleaseError::Download { source, .. } | ReleaseError::Pull { source, .. } => source.is_trust(),
             ReleaseError::Unpack { source, .. } => source.is_trust(),
             ReleaseError::UseCache { source, .. } => source.is_trust(),
-            ReleaseError::Pull { source, .. } => matches!(**source, OciDistributionError::DigestError(_)),
             ReleaseError::FindMember { .. } | ReleaseError::DistrustImage { .. } => true,
             ReleaseError::NameMirror { .. }
             | ReleaseError::NameRegistry { .. }
             | ReleaseError::NotPublished { .. }
             | ReleaseError::NameImage { .. }
+            | ReleaseError::LogIn { .. }
             | ReleaseError::Stalled { .. }
             | ReleaseError::KeepBlob { .. } => false,
         }
@@ -133,8 +141,7 @@ impl ReleaseError {
     /// Whether mirror or registry is fine and does not have it, so that `auto` may build or make it.
     pub fn is_absent(&self) -> bool {
         match self {
-            ReleaseError::Download { source, .. } => source.is_absent(),
-            ReleaseError::Pull { source, .. } => is_unknown(source),
+            ReleaseError::Download { source, .. } | ReleaseError::Pull { source, .. } => source.is_absent(),
             ReleaseError::NotPublished { .. } => true,
             _ => false,
         }
@@ -148,18 +155,5 @@ impl ReleaseError {
             ReleaseError::NotPublished { .. } => Some("fetch with `--source source` or `--source auto`"),
             _ => None,
         }
-    }
-}
-
-/// Registries say it in three ways.
-fn is_unknown(error: &OciDistributionError) -> bool {
-    let absent = |code: &OciErrorCode| {
-        matches!(code, OciErrorCode::ManifestUnknown | OciErrorCode::NameUnknown | OciErrorCode::NotFound)
-    };
-    match error {
-        OciDistributionError::ImageManifestNotFoundError(_) => true,
-        OciDistributionError::RegistryError { envelope, .. } => envelope.errors.iter().any(|e| absent(&e.code)),
-        OciDistributionError::ServerError { code, .. } => *code == 404,
-        _ => false,
     }
 }

@@ -1,30 +1,33 @@
-//! Images from a registry, pulled byte for byte: whatever is named by a digest is checked against it.
+//! Images from a registry, pulled byte for byte: whatever is named by a digest is checked against it. The registry's own
+//! client only logs in: it would hold manifests of any size in memory, and follow redirects from https to plain http.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use futures_util::stream::StreamExt;
 use oci_client::client::{ClientConfig, ClientProtocol};
-use oci_client::errors::{DigestError, OciDistributionError};
-use oci_client::manifest::{
-    IMAGE_MANIFEST_LIST_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE, OCI_IMAGE_MEDIA_TYPE,
-};
+use oci_client::errors::OciDistributionError;
+use oci_client::manifest::OCI_IMAGE_MEDIA_TYPE;
 use oci_client::secrets::RegistryAuth;
-use oci_client::{Client, Reference};
+use oci_client::{Client, Reference, RegistryOperation};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::{Arch, ReleaseError};
 use crate::digest::{Algorithm, Digest, Hasher};
-use crate::download::{Limits, install_crypto};
+use crate::download::{DownloadError, Downloader, Limits, Url, install_crypto};
 use crate::oci::Pulled;
 
-const ACCEPTED: [&str; 4] =
-    [OCI_IMAGE_MEDIA_TYPE, IMAGE_MANIFEST_MEDIA_TYPE, OCI_IMAGE_INDEX_MEDIA_TYPE, IMAGE_MANIFEST_LIST_MEDIA_TYPE];
+/// OCI's and Docker's, images and lists of images.
+const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, \
+    application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.index.v1+json, \
+    application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// No manifest is longer: registries need not take longer ones either.
+const MANIFEST_LIMIT: u64 = 4 << 20;
 
 /// A registry that has the images of others, each under its own name below this one's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +77,7 @@ pub async fn pull_image(
 ) -> Result<Pulled, ReleaseError> {
     let named = reference(image)?;
     let reference = from.map_or_else(|| Ok(named.clone()), |registry| registry.name(&named))?;
-    let pull = Pull { image, client: client(&reference, limits).map_err(failed(image))?, limits };
+    let pull = Pull::of(image, &reference, limits)?;
     let mut manifest = pull.manifest(&reference).await?;
     if let Some(index) = parse::<Index>(&manifest).filter(|index| !index.manifests.is_empty()) {
         let entry = index.manifests.into_iter().find(|entry| entry.is_for(arch));
@@ -139,12 +142,15 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
 }
 
-fn client(reference: &Reference, limits: Limits) -> Result<Client, OciDistributionError> {
-    install_crypto();
+fn is_on_this_host(reference: &Reference) -> bool {
     let registry = reference.resolve_registry();
     let host = registry.rsplit_once(':').map_or(registry, |(host, _)| host);
-    let on_this_host = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
-    let protocol = if on_this_host { ClientProtocol::Http } else { ClientProtocol::Https };
+    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+fn client(reference: &Reference, limits: Limits) -> Result<Client, OciDistributionError> {
+    install_crypto();
+    let protocol = if is_on_this_host(reference) { ClientProtocol::Http } else { ClientProtocol::Https };
     Client::try_from(ClientConfig {
         protocol,
         connect_timeout: Some(limits.stall),
@@ -157,38 +163,44 @@ fn client(reference: &Reference, limits: Limits) -> Result<Client, OciDistributi
 struct Pull<'a> {
     image: &'a str,
     client: Client,
+    downloader: Downloader,
     limits: Limits,
 }
 
-impl Pull<'_> {
-    /// The manifest as the registry has it. The client holds it in memory whatever its size, so its time is bounded.
+impl<'a> Pull<'a> {
+    fn of(image: &'a str, reference: &Reference, limits: Limits) -> Result<Self, ReleaseError> {
+        let client = client(reference, limits)
+            .map_err(|source| ReleaseError::LogIn { image: image.to_owned(), source: Box::new(source) })?;
+        let downloader = Downloader::new(limits).map_err(failed(image))?;
+        Ok(Pull { image, client, downloader, limits })
+    }
+
+    /// The manifest as the registry has it.
     async fn manifest(&self, reference: &Reference) -> Result<Vec<u8>, ReleaseError> {
-        let auth = RegistryAuth::Anonymous;
-        let pulled = self.client.pull_manifest_raw(reference, &auth, &ACCEPTED);
-        let (bytes, _) = self.within(pulled).await?.map_err(failed(self.image))?;
+        let name = reference.digest().or_else(|| reference.tag()).unwrap_or("latest");
+        let mut headers = self.logged_in(reference).await?;
+        headers.insert(ACCEPT, HeaderValue::from_static(ACCEPTED));
+        let answer = self.downloader.ask(&self.url(reference, "manifests", name)?, headers, MANIFEST_LIMIT).await;
+        let bytes = answer.map_err(failed(self.image))?.whole().await.map_err(failed(self.image))?;
         let found = Digest::of(Algorithm::Sha256, &bytes);
         match reference.digest() {
             Some(want) if found.to_string() != want => {
                 Err(self.distrust(format!("its manifest should be {want} and is {found}")))
             }
-            _ => Ok(bytes.to_vec()),
+            _ => Ok(bytes),
         }
     }
 
     async fn blob(&self, reference: &Reference, want: &Digest, size: u64, path: &Path) -> Result<(), ReleaseError> {
-        let name = want.to_string();
-        let response = self.within(self.client.pull_blob_stream(reference, name.as_str())).await?;
-        let mut stream = response.map_err(failed(self.image))?.stream;
+        let url = self.url(reference, "blobs", &want.to_string())?;
+        let headers = self.logged_in(reference).await?;
+        let mut answer = self.downloader.ask(&url, headers, size).await.map_err(failed(self.image))?;
         let mut file = create(path)?;
         let (mut hasher, mut got) = (Hasher::new(want.algorithm()), 0);
-        while let Some(chunk) = self.within(stream.next()).await? {
-            let chunk = chunk.map_err(|error| self.broken(error))?;
-            got += chunk.len() as u64;
-            if got > size {
-                return Err(self.distrust(format!("{want} is longer than the {size} bytes of the manifest")));
-            }
-            hasher.update(&chunk);
-            file.write_all(&chunk).map_err(|source| ReleaseError::KeepBlob { path: path.to_owned(), source })?;
+        while let Some(piece) = answer.piece().await.map_err(failed(self.image))? {
+            got += piece.len() as u64;
+            hasher.update(&piece);
+            file.write_all(&piece).map_err(|source| ReleaseError::KeepBlob { path: path.to_owned(), source })?;
         }
         match (got, hasher.finish()) {
             (got, found) if got == size && found == *want => Ok(()),
@@ -196,21 +208,30 @@ impl Pull<'_> {
         }
     }
 
-    async fn within<T>(&self, work: impl Future<Output = T>) -> Result<T, ReleaseError> {
-        let limit: Duration = self.limits.stall;
-        let stalled = |_| ReleaseError::Stalled { image: self.image.to_owned(), seconds: limit.as_secs_f32() };
-        timeout(limit, work).await.map_err(stalled)
+    /// What a request needs to be let in. Tokens live for as little as a minute, so that each request has its own.
+    async fn logged_in(&self, reference: &Reference) -> Result<HeaderMap, ReleaseError> {
+        let login = self.client.auth(reference, &RegistryAuth::Anonymous, RegistryOperation::Pull);
+        let token = timeout(self.limits.stall, login).await.map_err(|_| ReleaseError::Stalled {
+            image: self.image.to_owned(),
+            seconds: self.limits.stall.as_secs_f32(),
+        })?;
+        let failed = |source| ReleaseError::LogIn { image: self.image.to_owned(), source: Box::new(source) };
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token.map_err(failed)? {
+            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+                .map_err(|_| self.distrust("its registry gives a token that is none".to_owned()))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        Ok(headers)
     }
 
-    fn broken(&self, error: io::Error) -> ReleaseError {
-        let is_digest = error.get_ref().is_some_and(|inner| inner.is::<DigestError>());
-        match is_digest {
-            true => self.distrust(error.to_string()),
-            false => ReleaseError::Pull {
-                image: self.image.to_owned(),
-                source: Box::new(OciDistributionError::IoError(error)),
-            },
-        }
+    fn url(&self, reference: &Reference, kind: &str, name: &str) -> Result<Url, ReleaseError> {
+        let scheme = if is_on_this_host(reference) { "http" } else { "https" };
+        let (registry, repository) = (reference.resolve_registry(), reference.repository());
+        let text = format!("{scheme}://{registry}/v2/{repository}/{kind}/{name}");
+        let wrong = |reason: String| ReleaseError::NameImage { text: self.image.to_owned(), reason };
+        Url::parse(&text).map_err(|error| wrong(error.to_string()))
     }
 
     fn distrust(&self, reason: String) -> ReleaseError {
@@ -218,7 +239,7 @@ impl Pull<'_> {
     }
 }
 
-fn failed(image: &str) -> impl Fn(OciDistributionError) -> ReleaseError {
+fn failed(image: &str) -> impl Fn(DownloadError) -> ReleaseError {
     move |source| ReleaseError::Pull { image: image.to_owned(), source: Box::new(source) }
 }
 

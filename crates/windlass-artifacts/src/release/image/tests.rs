@@ -1,3 +1,6 @@
+use std::time::Duration;
+
+use oci_client::manifest::OCI_IMAGE_INDEX_MEDIA_TYPE;
 use serde_json::json;
 
 use super::*;
@@ -118,6 +121,26 @@ async fn a_registry_that_gives_something_else_is_not_trusted() {
     bench.server.put(&path, Answer::File([bench.manifest.as_slice(), b" "].concat()));
     let error = bench.pull("app:1.0").await.unwrap_err();
     assert!(error.is_trust(), "another manifest: {error}");
+}
+
+#[tokio::test]
+async fn a_manifest_is_never_held_in_memory_whatever_its_size() {
+    let larger = MANIFEST_LIMIT as usize + 1;
+    let answers = [
+        ("endless", Answer::Endless),
+        ("too long", Answer::File(vec![b' '; larger])),
+        ("said to be too long", Answer::Boast(1 << 40)),
+    ];
+    for (what, answer) in answers {
+        for name in ["1.0".to_owned(), digest(&Bench::new().await.manifest).to_string()] {
+            let bench = Bench::new().await;
+            bench.server.put(&format!("/v2/app/manifests/{name}"), answer.clone());
+            let error = bench.pull("app:1.0").await.unwrap_err();
+            assert!(error.is_trust(), "{what}: {error}");
+            let reason = std::error::Error::source(&error).unwrap().to_string();
+            assert!(reason.contains("larger than 4194304 bytes"), "{what}: {reason}");
+        }
+    }
 }
 
 #[tokio::test]
