@@ -229,8 +229,7 @@ mod tests {
         put(&places.manifests().join("etcd.yaml"), text);
         let complaint = |about: &str| {
             let err = format!("err=\"failed to \\\"StartContainer\\\" for \\\"{about}\\\" with trouble\"");
-            ScriptedHost::default()
-                .answer(JOURNAL, &format!("E1117 x] \"y\" {err} pod=\"kube-system/etcd-master-0\"\n"))
+            ScriptedHost::default().answer(JOURNAL, format!("E1117 x] \"y\" {err} pod=\"kube-system/etcd-master-0\"\n"))
         };
         let silent = || ScriptedHost::default().answer(JOURNAL, "");
         let waits = "etcd of etcd-master-0 runs: it waits for etcd-certs";

@@ -164,6 +164,6 @@ async fn a_server_that_never_hears_does_not_keep_a_machine_from_joining() {
         heard.fetch_add(1, Ordering::SeqCst);
     };
     assert_eq!(beside(std::future::pending(), async { 1 }).await, 1);
-    assert_eq!(beside(hears, tokio::task::yield_now()).await, ());
+    beside(hears, tokio::task::yield_now()).await;
     assert_eq!(heard.load(Ordering::SeqCst), 1);
 }
