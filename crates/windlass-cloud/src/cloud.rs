@@ -59,7 +59,12 @@ struct Core {
 impl Cloud {
     /// Opens the state file and takes up what is wanted; the world is looked at by the first reconciliation.
     pub fn open(places: Places, world: World) -> Result<Cloud, StoreError> {
-        let (store, opened) = Store::open(&places.store())?;
+        let opened = Store::open(&places.store())?;
+        Ok(Cloud::take_up(places, world, opened))
+    }
+
+    /// The same with a state file that is open.
+    pub fn take_up(places: Places, world: World, (store, opened): (Store, Opened)) -> Cloud {
         let log = Log::default();
         let model = match opened {
             Opened::Whole(rows) => Model::of(rows),
@@ -80,7 +85,7 @@ impl Cloud {
             leave: watch::Sender::new(false),
             log,
         };
-        Ok(Cloud { shared: Arc::new(shared) })
+        Cloud { shared: Arc::new(shared) }
     }
 
     /// The daemon's directories.

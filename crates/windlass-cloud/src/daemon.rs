@@ -5,17 +5,23 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 use tokio::net::UnixListener;
+use tokio::time::{Instant, interval};
 use windlass_steps::host::{HostError, Mode, make_dir};
 use windlass_steps::interrupt::Interrupt;
 
 use crate::cloud::Cloud;
 use crate::places::Places;
-use crate::store::StoreError;
+use crate::store::{Opened, Store, StoreError};
 use crate::world::World;
 use crate::{api, reconcile};
+
+/// How long a daemon that leaves may still have the state file.
+const LEAVING: Duration = Duration::from_secs(5);
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// Why there is no daemon.
 #[derive(Debug, Error)]
@@ -70,7 +76,8 @@ pub async fn serve(places: Places, world: World) -> Result<(), DaemonError> {
     }
     let lock = alone(&places.lock())?;
     let interrupt = Interrupt::on_signals().map_err(|source| DaemonError::AwaitSignals { source })?;
-    let cloud = Cloud::open(places.clone(), world).map_err(|source| DaemonError::Open { source })?;
+    let state = state_of(&places.store()).await.map_err(|source| DaemonError::Open { source })?;
+    let cloud = Cloud::take_up(places.clone(), world, state);
     let socket = places.socket();
     let listener = listen(&socket).map_err(|source| DaemonError::Listen { path: socket.clone(), source })?;
     tracing::info!(socket = %socket.display(), world = cloud.world().word(), "cloud listens");
@@ -104,6 +111,19 @@ pub async fn serve(places: Places, world: World) -> Result<(), DaemonError> {
     served.map_err(|source| DaemonError::Listen { path: socket, source })
 }
 
+/// Opens the state file. Nobody else may begin while we hold the lock, so that whoever still has the file is one that has let
+/// go of everything else and ends presently.
+async fn state_of(path: &Path) -> Result<(Store, Opened), StoreError> {
+    let (mut glance, until) = (interval(GLANCE), Instant::now() + LEAVING);
+    loop {
+        glance.tick().await;
+        match Store::open(path) {
+            Err(StoreError::Share { .. }) if Instant::now() < until => {}
+            opened => return opened,
+        }
+    }
+}
+
 fn alone(path: &Path) -> Result<File, DaemonError> {
     let trouble = |source| DaemonError::Lock { path: path.to_owned(), source };
     let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(trouble)?;
@@ -123,4 +143,20 @@ fn listen(socket: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(socket)?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_that_starts_while_another_leaves_waits_for_the_state_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cloud.redb");
+        let leaving = Store::open(&path).unwrap();
+        let mut opening = Box::pin(state_of(&path));
+        assert!(tokio::time::timeout(3 * GLANCE, &mut opening).await.is_err(), "it is still in use");
+        drop(leaving);
+        opening.await.unwrap();
+    }
 }

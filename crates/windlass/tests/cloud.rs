@@ -170,7 +170,7 @@ fn what_cannot_be_done_is_said_with_a_code_and_what_to_do_next() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["machine", "stop", "three"], 2, "there is no machine three"),
         (&["machine", "stop", "one"], 2, "demo, other"),
-        (&["machine", "stop", "--all"], 2, "--all of which cluster?"),
+        (&["machine", "power-cut", "--all"], 2, "--all of which cluster?"),
         (&["machine", "list", "--cluster", "none"], 2, "there is no cluster none"),
         (&["machine", "stop"], 2, "Usage"),
         (&["machine", "stop", "../a"], 2, "is no name"),
@@ -185,6 +185,12 @@ fn what_cannot_be_done_is_said_with_a_code_and_what_to_do_next() {
         assert!(!by_us || output.stderr.contains("\nnext: "), "{words:?}: {}", output.stderr);
     }
     assert_eq!(ground.states("demo"), [("one".to_owned(), true)]);
+    for (deed, runs) in [("stop", false), ("start", true)] {
+        let done = ground.windlass(&["machine", deed, "--all"]);
+        assert_eq!(done.code, 0, "{}", done.stderr);
+        assert_eq!([ground.states("demo"), ground.states("other")].concat().len(), 2);
+        assert!([ground.states("demo"), ground.states("other")].concat().iter().all(|(_, is)| *is == runs), "{deed}");
+    }
 }
 
 #[test]
