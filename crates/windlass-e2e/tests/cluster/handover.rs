@@ -13,10 +13,10 @@ use windlass_e2e::{Installation, until};
 const LIMIT: Duration = Duration::from_secs(2);
 const LONG: u32 = 600;
 /// The API server says when it stops being ready; the runtime writes the time before it. The kubelet removes the file with
-/// the pod, so it is read while it is written.
-const WATCH: &str = "log='/var/log/pods/kube-system_bootstrap-kube-apiserver-*/*/0.log'
-    until ls $log; do sleep 0.2; done >/dev/null 2>&1
-    tail --lines +1 --follow $log | grep --max-count 1 ShutdownInitiated | cut -d ' ' -f 1
+/// the pod, seconds later, so it is looked for while it is written. There is more than one if the container was restarted.
+const WATCH: &str = "logs='/var/log/pods/kube-system_bootstrap-kube-apiserver-*/*/*.log'
+    until said=$(grep --no-filename ShutdownInitiated $logs 2>/dev/null); do sleep 0.1; done
+    echo \"$said\" | tail --lines 1 | cut -d ' ' -f 1
     cat /run/windlass/records/bootkube.json";
 /// What bootkube has behind it by then, in this order. Applying and starting the controllers go side by side.
 const BEHIND: [&str; 6] =
