@@ -3,21 +3,21 @@
 
 use std::time::Duration;
 
+use kube::{Client, Error};
 use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use windlass_cloud_api::{ExecRequest, Label};
+use windlass_cloud_api::{ForwardSpec, Label};
+use windlass_cluster::access::Access;
 use windlass_e2e::{Installation, until};
 
 /// Within this time of the first unready answer nobody is led to the bootstrap machine any more.
 const LIMIT: Duration = Duration::from_secs(2);
-const LONG: u32 = 600;
-/// The API server says when it stops being ready; the runtime writes the time before it. The kubelet removes the file with
-/// the pod, seconds later, so it is looked for while it is written. There is more than one if the container was restarted.
-const WATCH: &str = "logs='/var/log/pods/kube-system_bootstrap-kube-apiserver-*/*/*.log'
-    until said=$(grep --no-filename ShutdownInitiated $logs 2>/dev/null); do sleep 0.1; done
-    echo \"$said\" | tail --lines 1 | cut -d ' ' -f 1
-    cat /run/windlass/records/bootkube.json";
+const LONG: Duration = Duration::from_secs(600);
+/// The balancer may see it before we do.
+const EARLIER: Duration = Duration::from_secs(1);
+/// So many requests in a row that nobody answers, and the API is gone.
+const GONE: usize = 5;
 /// What bootkube has behind it by then, in this order. Applying and starting the controllers go side by side.
 const BEHIND: [&str; 6] =
     ["await-quorum", "stop-servers", "start-api-server", "await-control-plane", "hand-over", "release-leases"];
@@ -28,22 +28,44 @@ pub struct HandOver {
     bootkube: Value,
 }
 
-/// Waits on the bootstrap machine until its API server says that it goes, and answers when that was and what came before.
+/// Asks the temporary API itself until it has gone, and answers since when it was not ready and what came before.
 pub async fn watched(cluster: &Installation) -> HandOver {
-    let bootstrap = Label::parse("bootstrap").expect("a name");
-    let (cloud, name) = (cluster.cloud(), cluster.infra_id());
-    let request = ExecRequest {
-        command: ["bash", "-c", WATCH].map(str::to_owned).into(),
-        stdin: String::new(),
-        timeout: Some(LONG),
-    };
-    let said = until("the bootstrap machine can be asked", Duration::from_secs(60), async || {
-        cloud.exec(&name, &bootstrap, &request).await.map_err(|error| error.to_string())
+    let client = door(cluster).await;
+    let mut unready: Option<OffsetDateTime> = None;
+    let mut unheard = 0;
+    let unready = until("the temporary API serves and goes", LONG, async || {
+        match readiness(&client).await {
+            // A moment of weakness is none of its end.
+            Ok(_) => (unready, unheard) = (None, 0),
+            Err(Error::Api(_)) => unready = unready.or_else(|| Some(OffsetDateTime::now_utc())),
+            Err(_) if unready.is_some() => unheard += 1,
+            Err(_) => {}
+        }
+        unready.filter(|_| unheard >= GONE).ok_or_else(|| format!("unready since {unready:?}"))
     })
     .await;
-    let (unready, bootkube) = said.stdout.split_once('\n').unwrap_or_else(|| panic!("{said:?}"));
-    let bootkube = serde_json::from_str(bootkube).unwrap_or_else(|error| panic!("{error}: {said:?}"));
-    HandOver { unready: parse(unready), bootkube }
+    let bootkube = cluster.on("bootstrap", "cat /run/windlass/records/bootkube.json").await;
+    HandOver { unready, bootkube: serde_json::from_str(&bootkube).expect("a record is JSON") }
+}
+
+/// A way to the bootstrap machine's API that does not lead through the balancer.
+async fn door(cluster: &Installation) -> Client {
+    let (cloud, name, bootstrap) = (cluster.cloud(), cluster.infra_id(), Label::parse("bootstrap").expect("a name"));
+    let address = cloud.machine(&name, &bootstrap).await.expect("the bootstrap machine is there").address;
+    let forward = ForwardSpec { port: None, address, to: 6443 };
+    let forward = cloud.put_forward(&name, &bootstrap, &forward).await.expect("a way can be opened");
+    let kubeconfig = cluster.read("auth/kubeconfig");
+    let server = |line: &str| match line.split_once("server: ") {
+        Some((indent, _)) => format!("{indent}server: https://127.0.0.1:{}\n", forward.port),
+        None => format!("{line}\n"),
+    };
+    cluster.put("bootstrap.kubeconfig", &kubeconfig.lines().map(server).collect::<String>());
+    let access = Access::Kubeconfig(cluster.directory().join("bootstrap.kubeconfig"));
+    access.client().await.expect("the kubeconfig is one")
+}
+
+async fn readiness(client: &Client) -> Result<String, Error> {
+    client.request_text(http::Request::get("/readyz").body(Vec::new()).expect("a request")).await
 }
 
 impl HandOver {
@@ -66,7 +88,7 @@ fn was_seen_in_time(cluster: &Installation, unready: OffsetDateTime) {
     let down = log.lines().filter(|line| line.contains("target is d") && line.contains("target=bootstrap"));
     let times =
         down.filter(|line| line.contains(":6443")).map(|line| parse(line.split(' ').next().unwrap_or_default()));
-    let dropped = times.filter(|time| *time >= unready - Duration::from_millis(200)).min();
+    let dropped = times.filter(|time| *time >= unready - EARLIER).min();
     let dropped = dropped.unwrap_or_else(|| panic!("the balancer never dropped it after {unready}:\n{log}"));
     let after = dropped - unready;
     eprintln!("the balancer dropped the bootstrap machine {after} after its API stopped being ready");
