@@ -9,6 +9,8 @@ use tokio::task::JoinHandle;
 
 const EVERY: Duration = Duration::from_millis(100);
 const LIMIT: Duration = Duration::from_secs(5);
+/// What an API server that goes asks for, with 429 and `Retry-After: 1`; every client of Kubernetes' own does as it is asked.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How the asking went.
 #[derive(Debug, Default)]
@@ -41,12 +43,12 @@ impl Poller {
                 let asked = Instant::now();
                 match ask(&client).await {
                     Ok(()) => answers.good += 1,
-                    Err(_) => match ask(&client).await {
+                    Err(refusal) => match again(&client, &refusal).await {
                         Ok(()) => {
                             answers.good += 1;
                             answers.retried += 1;
                         }
-                        Err(reason) => answers.failed.push((begun.elapsed(), reason)),
+                        Err(refusal) => answers.failed.push((begun.elapsed(), refusal.reason)),
                     },
                 }
                 answers.slowest = answers.slowest.max(asked.elapsed());
@@ -63,10 +65,25 @@ impl Poller {
     }
 }
 
-async fn ask(client: &Client) -> Result<(), String> {
+struct Refusal {
+    reason: String,
+    wait: Duration,
+}
+
+async fn again(client: &Client, refusal: &Refusal) -> Result<(), Refusal> {
+    // Nothing is to happen meanwhile.
+    let _over = tokio::time::timeout(refusal.wait, std::future::pending::<()>()).await;
+    ask(client).await
+}
+
+async fn ask(client: &Client) -> Result<(), Refusal> {
+    let wait = |error: &kube::Error| match error {
+        kube::Error::Api(status) if status.code == 429 => RETRY_AFTER,
+        _ => Duration::ZERO,
+    };
     match tokio::time::timeout(LIMIT, client.apiserver_version()).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no answer in {LIMIT:?}")),
+        Ok(Err(error)) => Err(Refusal { wait: wait(&error), reason: error.to_string() }),
+        Err(_) => Err(Refusal { wait: Duration::ZERO, reason: format!("no answer in {LIMIT:?}") }),
     }
 }
