@@ -34,10 +34,12 @@ pub async fn watched(cluster: &Installation) -> HandOver {
     let mut unready: Option<OffsetDateTime> = None;
     let mut unheard = 0;
     let unready = until("the temporary API serves and goes", LONG, async || {
+        // Not when the answer came, which may be long after it was decided on a busy host.
+        let asked = OffsetDateTime::now_utc();
         match readiness(&client).await {
             // A moment of weakness is none of its end.
             Ok(_) => (unready, unheard) = (None, 0),
-            Err(Error::Api(_)) => unready = unready.or_else(|| Some(OffsetDateTime::now_utc())),
+            Err(Error::Api(_)) => unready = unready.or(Some(asked)),
             Err(_) if unready.is_some() => unheard += 1,
             Err(_) => {}
         }
