@@ -9,7 +9,8 @@ use std::{env, fs, io};
 const SOURCES: [&str; 6] = ["go", "mod", "sum", "c", "h", "s"];
 
 fn main() -> io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../artifacts").canonicalize()?;
+    // Asked when it runs, not when it is compiled: a target directory may be shared by clones that come and go.
+    let root = path_of("CARGO_MANIFEST_DIR")?.join("../../artifacts").canonicalize()?;
     writeln!(io::stdout(), "cargo::rerun-if-changed={}", root.display())?;
     let mut files = Vec::new();
     collect(&root, &mut files)?;
@@ -20,8 +21,12 @@ fn main() -> io::Result<()> {
         writeln!(table, "    ({name:?}, include_bytes!({file:?})),").map_err(io::Error::other)?;
     }
     table.push_str("]\n");
-    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo sets OUT_DIR"))?);
-    replace(&out.join("modules.rs"), &table)
+    replace(&path_of("OUT_DIR")?.join("modules.rs"), &table)
+}
+
+fn path_of(name: &str) -> io::Result<PathBuf> {
+    let set = env::var_os(name).ok_or_else(|| io::Error::other(format!("cargo sets {name}")))?;
+    Ok(PathBuf::from(set))
 }
 
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {

@@ -527,6 +527,45 @@ fn the_scheduler_sees_its_kubeconfig_and_no_key() {
 }
 
 #[test]
+fn an_api_server_uses_the_etcd_of_its_own_machine_and_the_bootstrap_machine_that_of_all_masters() {
+    let servers = |extra: &str, kind: &str, name: &str| -> String {
+        let objects = all_objects(&Manifests::make(&plain(extra)).unwrap());
+        let object = one(&objects, kind, name);
+        let pod = if kind == "Pod" { &object["spec"] } else { &object["spec"]["template"]["spec"] };
+        let words: Vec<String> = serde_json::from_value(pod["containers"][0]["command"].clone()).unwrap();
+        words.iter().find_map(|word| word.strip_prefix("--etcd-servers=")).unwrap().to_owned()
+    };
+    assert_eq!(servers("", "DaemonSet", "kube-apiserver"), "https://127.0.0.1:2379");
+    let bootstrap = servers("", "Pod", "bootstrap-kube-apiserver");
+    let members: Vec<&str> = bootstrap.split(',').collect();
+    assert_eq!(members.len(), 3, "{bootstrap}");
+    assert!((0..3).all(|i| members[i].starts_with(&format!("https://etcd-{i}.internal."))), "{bootstrap}");
+    let own = "  components: {kubeAPIServer: {flags: {etcd-servers: 'https://etcd.example:2379'}}}\n";
+    for (kind, name) in [("DaemonSet", "kube-apiserver"), ("Pod", "bootstrap-kube-apiserver")] {
+        assert_eq!(servers(own, kind, name), "https://etcd.example:2379");
+    }
+}
+
+#[test]
+fn the_temporary_controller_manager_begins_with_what_masters_need_to_join() {
+    let controllers = |extra: &str, name: &str| -> Vec<String> {
+        let objects = all_objects(&Manifests::make(&plain(extra)).unwrap());
+        let (pod, hosted) = (format!("bootstrap-{name}"), one(&objects, "Deployment", name).clone());
+        let of = |spec: &Value| -> String {
+            let words: Vec<String> = serde_json::from_value(spec["containers"][0]["command"].clone()).unwrap();
+            words.iter().find_map(|word| word.strip_prefix("--controllers=")).unwrap().to_owned()
+        };
+        vec![of(&one(&objects, "Pod", &pod)["spec"]), of(&hosted["spec"]["template"]["spec"])]
+    };
+    let decided = controllers("", "kube-controller-manager");
+    assert!(decided[0].contains("certificatesigningrequest-signing-controller"), "{decided:?}");
+    assert!(!decided[0].contains('*'), "{decided:?}");
+    assert_eq!(decided[1], "*,bootstrapsigner,tokencleaner");
+    let own = "  components: {kubeControllerManager: {flags: {controllers: '*'}}}\n";
+    assert_eq!(controllers(own, "kube-controller-manager"), ["*", "*"]);
+}
+
+#[test]
 fn bootstrap_programs_hold_short_leases_unless_the_spec_speaks_of_them() {
     let command = |extra: &str, name: &str| -> Vec<String> {
         let objects = all_objects(&Manifests::make(&plain(extra)).unwrap());

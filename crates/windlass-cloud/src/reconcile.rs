@@ -190,8 +190,12 @@ fn start_machine(cloud: &Cloud, row: &MachineRow, live: &mut ClusterLive, waits:
     let machine =
         live.machines.entry(row.name.clone()).or_insert_with(|| MachineLive::seen(MachineFacts::NOTHING, now));
     if let Process::Running { stage: Stage::Preparing | Stage::Igniting, .. } = machine.facts.process {
-        glance(cloud, row, machine);
-        waits.push(Instant::now() + GLANCE);
+        // Each look wakes this loop: only the time keeps it from looking again at once.
+        if machine.glance_after <= Instant::now() {
+            glance(cloud, row, machine);
+            machine.glance_after = Instant::now() + GLANCE;
+        }
+        waits.push(machine.glance_after);
     }
     watch_leader(cloud, row, machine);
     if machine.busy.is_some() {

@@ -74,7 +74,7 @@ pub enum Command {
     #[command(subcommand)]
     Probe(Probe),
     /// Say which stage each unit of this machine is in, as JSON
-    Report,
+    Report(Report),
     /// Say what is wrong with this machine that no unit says: static pods, kubelet, disk and memory, as JSON
     Health,
     /// Serve a read-only page about the cluster
@@ -100,6 +100,14 @@ pub struct EtcdSigner {
     /// Where to listen, for tests
     #[arg(long, hide = true, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:6443")]
     pub listen: SocketAddr,
+}
+
+/// `windlass-node report`.
+#[derive(Debug, Clone, Args)]
+pub struct Report {
+    /// Read an earlier report from the standard input, and answer when there is another, at the latest after half a second
+    #[arg(long)]
+    pub news: bool,
 }
 
 /// `windlass-node probe …`.

@@ -1,6 +1,7 @@
 //! The commands: each calls one library function and says how it ended.
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::time::Duration;
 
 use serde::Serialize;
 use windlass_cluster::access::Access;
@@ -15,6 +16,10 @@ use crate::{
     pivot, probe, record,
 };
 
+/// How long a report is held back that its asker knows already.
+const NEWS: Duration = Duration::from_millis(500);
+const KNOWN_LIMIT: u64 = 4 << 20;
+
 /// Runs a command until it is done or told to end.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     // A sandbox has nothing to say and should cost nothing: no log, no runtime.
@@ -25,7 +30,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let places = Places::below(&arguments.root);
     match &arguments.command {
         Command::Pause => Ok(()),
-        Command::Report => report(&places),
+        Command::Report(command) => report(&places, command),
         Command::Dashboard(command) => dashboard(command),
         command => {
             let runtime = runtime()?;
@@ -51,13 +56,20 @@ async fn work(command: &Command, places: &Places) -> Result<(), Failure> {
         Command::Cni => cni::run(places).await,
         Command::Probe(command) => probe::run(command).await,
         Command::Health => say(&health::look(places, &Host).await),
-        Command::Report | Command::Dashboard(_) | Command::Pause => Ok(()),
+        Command::Report(_) | Command::Dashboard(_) | Command::Pause => Ok(()),
     }
 }
 
 /// Prints what every unit of this machine says about itself.
-fn report(places: &Places) -> Result<(), Failure> {
-    say(&record::collect(places))
+fn report(places: &Places, command: &args::Report) -> Result<(), Failure> {
+    if !command.news {
+        return say(&record::collect(places));
+    }
+    let mut known = Vec::new();
+    let read = io::stdin().lock().take(KNOWN_LIMIT).read_to_end(&mut known);
+    read.map_err(|error| Failure::of(Exit::TryAgain, &error, "give it a report on the standard input"))?;
+    // Nothing, or what nobody understands, is unlike every report.
+    say(&record::news(places, serde_json::from_slice(&known).ok().as_ref(), NEWS))
 }
 
 fn say(answer: &impl Serialize) -> Result<(), Failure> {

@@ -2,8 +2,12 @@
 //! asks from outside learns which stage a machine is in and what it waits for.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tracing::warn;
@@ -143,6 +147,39 @@ pub fn collect(places: &Places) -> BTreeMap<String, Record> {
     records
 }
 
+/// The same, but held back while it is what the asker knows already, for at most this long.
+pub fn news(places: &Places, known: Option<&BTreeMap<String, Record>>, patience: Duration) -> BTreeMap<String, Record> {
+    let until = Instant::now() + patience;
+    // Before the first look, so that no change falls between the two.
+    let watch = watch(&places.records());
+    loop {
+        let records = collect(places);
+        let left = until.saturating_duration_since(Instant::now());
+        if Some(&records) != known || left.is_zero() {
+            return records;
+        }
+        match &watch {
+            Ok(watch) => wait_for_change(watch, left),
+            // Nobody has written a record yet, or the machine has no watch to give: the answer comes late, not wrong.
+            Err(_) => std::thread::park_timeout(left),
+        }
+    }
+}
+
+fn watch(folder: &Path) -> nix::Result<Inotify> {
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+    // A record is written beside its place and then put there.
+    inotify.add_watch(folder, AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_DELETE)?;
+    Ok(inotify)
+}
+
+fn wait_for_change(watch: &Inotify, limit: Duration) {
+    let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
+    // However this ends, the records are looked at again.
+    let _ = poll(&mut [PollFd::new(watch.as_fd(), PollFlags::POLLIN)], limit);
+    let _ = watch.read_events();
+}
+
 fn now() -> String {
     rfc3339_millis(SystemClock::new().now())
 }
@@ -171,5 +208,29 @@ mod tests {
         assert_eq!((record.state, record.because.as_slice()), (State::Failed, ["no".to_owned()].as_slice()));
         recorder.done();
         assert_eq!(collect(&places)["bootkube"].state, State::Done);
+    }
+
+    #[test]
+    fn news_are_told_when_they_come_and_what_is_known_only_in_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::below(dir.path());
+        let (brief, long) = (Duration::from_millis(40), Duration::from_secs(60));
+        let nothing = BTreeMap::new();
+        let begun = Instant::now();
+        assert_eq!(news(&places, Some(&nothing), brief), nothing);
+        assert!(begun.elapsed() >= brief);
+        let mut recorder = Recorder::begin(&places, "bootkube", "await-quorum");
+        let first = news(&places, Some(&nothing), long);
+        assert_eq!(first["bootkube"].stage, "await-quorum");
+        assert_eq!(news(&places, None, long), first);
+        assert_eq!(news(&places, Some(&first), brief), first);
+        let begun = Instant::now();
+        let second = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| news(&places, Some(&first), long));
+            recorder.stage("apply");
+            asked.join().unwrap()
+        });
+        assert_eq!(second["bootkube"].stage, "apply");
+        assert!(begun.elapsed() < long);
     }
 }

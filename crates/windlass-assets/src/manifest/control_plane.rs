@@ -5,6 +5,7 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 use windlass_spec::CompleteSpec;
 use windlass_spec::complete::components::arguments;
+use windlass_spec::complete::table::{ALL_CONTROLLERS, LOCAL_ETCD};
 use windlass_spec::complete::{Components, Flags, Images};
 use windlass_spec::file::{Role, Topology};
 
@@ -100,6 +101,19 @@ const MOST_REPLICAS: u32 = 3;
 /// of the masters should not wait for it.
 const SHORT_LEASE: [(&str, &str); 3] =
     [("leader-elect-lease-duration", "6s"), ("leader-elect-renew-deadline", "4s"), ("leader-elect-retry-period", "1s")];
+
+/// What the temporary controller manager has to do: machines join, and the control plane's pods come to be. It makes an
+/// account for each controller, one after the other, before the first one begins, and masters wait for its signature.
+const CONTROLLERS: [&str; 8] = [
+    "certificatesigningrequest-signing-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "node-ipam-controller",
+    "replicaset-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+];
 
 /// Renders etcd and the control plane of the spec's topology.
 pub(super) fn render(spec: &CompleteSpec) -> Result<Vec<Rendered>, ManifestError> {
@@ -211,12 +225,22 @@ impl Program {
     }
 }
 
-/// The spec's flags, with a short lease for programs that have one, unless the spec speaks of it.
+/// The spec's flags, with a short lease for programs that have one, the masters' etcd, because the bootstrap machine has
+/// none, and the controllers that masters need to join; unless the spec speaks of it.
 fn bootstrap_flags(spec: &CompleteSpec, program: &Program) -> Flags {
     let mut flags = program.flags(spec).clone();
     if program.copies == Copies::OneLeads {
         for (flag, value) in SHORT_LEASE {
             flags.entry(flag.to_owned()).or_insert_with(|| value.into());
+        }
+    }
+    let members = (0..spec.count(Role::Master)).map(|index| format!("https://{}:2379", spec.etcd_name(index)));
+    let members: Vec<String> = members.collect();
+    for (flag, decided, here) in
+        [("etcd-servers", LOCAL_ETCD, members.join(",")), ("controllers", ALL_CONTROLLERS, CONTROLLERS.join(","))]
+    {
+        if let Some(value) = flags.get_mut(flag).filter(|value| **value == decided) {
+            *value = here.into();
         }
     }
     flags

@@ -83,6 +83,8 @@ pub struct MachineLive {
     pub said: Option<String>,
     /// Whether somebody is looking.
     pub glancing: bool,
+    /// When it may be looked at again on its way up.
+    pub glance_after: Instant,
 }
 
 impl MachineLive {
@@ -99,6 +101,7 @@ impl MachineLive {
             watched: None,
             said: None,
             glancing: false,
+            glance_after: Instant::now(),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod hierarchy;
 mod kill;
+mod leader;
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -140,11 +141,7 @@ impl Groups {
 
     /// The process that is number 1 inside the machine, by the host's number.
     pub fn leader(&self) -> Result<Option<i32>, MachineError> {
-        let first = |pid: &i32| {
-            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            is_first_inside(&status)
-        };
-        Ok(self.pids(Part::Machine)?.into_iter().find(first))
+        leader::known_or(&self.path, || Ok(self.pids(Part::Machine)?.into_iter().find(|pid| leader::is_first(*pid))))
     }
 
     /// What the machine's part uses; nothing of what this host does not count.
@@ -178,6 +175,7 @@ impl Groups {
 
     /// Removes them; there may be no process left in them. What is not there is gone.
     pub fn remove(&self) -> Result<(), MachineError> {
+        leader::forget(&self.path);
         for hierarchy in self.hierarchies.iter() {
             below(&hierarchy.top.join(&self.path))?.iter().rev().try_for_each(|group| remove_dir(group))?;
         }
@@ -225,12 +223,6 @@ impl Limits {
         };
         files.into_iter().filter(|(here, _, _)| *here).map(|(_, file, value)| (file, value)).collect()
     }
-}
-
-/// Number 1 of a process namespace right below ours; containers inside have a third number.
-fn is_first_inside(status: &str) -> bool {
-    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
-    matches!(numbers.split_whitespace().collect::<Vec<_>>()[..], [_, "1"])
 }
 
 /// A group and all below it, parents first; nothing if it is not there.

@@ -245,7 +245,11 @@ fn running(on: &machine::On, boot: u64, seen: SeenMachine) -> SeenMachine {
         Phase::Igniting => Stage::Igniting,
         Phase::Booted => Stage::Up,
     };
-    let leader = on.leader().ok().and_then(|leader| u32::try_from(leader).ok());
+    // Looked for only once it can be there: that costs, and a machine may wait for its config for minutes.
+    let leader = match stage {
+        Stage::Up => on.leader().ok().and_then(|leader| u32::try_from(leader).ok()),
+        _ => None,
+    };
     // Until its first process is there, it is not up: nobody could enter it.
     let stage = if stage == Stage::Up && leader.is_none() { Stage::Preparing } else { stage };
     let pid = u32::try_from(runner.identity.pid).unwrap_or_default();

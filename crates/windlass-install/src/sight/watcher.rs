@@ -18,6 +18,7 @@ use super::{Records, Sight, UnmetLine};
 use crate::trial::{self, Tried, Wanted};
 
 const REPORT: [&str; 2] = ["/opt/windlass/bin/windlass-node", "report"];
+const NEWS: [&str; 3] = ["/opt/windlass/bin/windlass-node", "report", "--news"];
 const HEALTH: [&str; 2] = ["/opt/windlass/bin/windlass-node", "health"];
 const REPORT_LIMIT: Duration = Duration::from_secs(5);
 /// Criteria of one step look at the same moment; the machine is asked once for all of them.
@@ -37,8 +38,8 @@ impl<'a, P: Platform> Watcher<'a, P> {
         Watcher { platform, kubeconfig: kubeconfig.into(), client: Mutex::default(), reports: Mutex::default() }
     }
 
-    async fn ask<T: DeserializeOwned>(&self, machine: &str, question: [&str; 2]) -> Result<T, LookError> {
-        let ran = self.platform.exec(machine, &Task::new(question, REPORT_LIMIT)).await?;
+    async fn ask<T: DeserializeOwned>(&self, machine: &str, task: Task) -> Result<T, LookError> {
+        let ran = self.platform.exec(machine, &task).await?;
         if ran.code != 0 {
             return Err(format!("{machine} reports nothing: exit code {}: {}", ran.code, ran.stderr.trim()).into());
         }
@@ -63,13 +64,18 @@ impl<P: Platform> Sight for Watcher<'_, P> {
         if let Some((_, records)) = reports.get(machine).filter(|(asked, _)| asked.elapsed() < FRESH) {
             return Ok(records.clone());
         }
-        let records: Records = self.ask(machine, REPORT).await?;
+        // A machine is entered by a new process each time: it is asked for news, which it tells when there are some.
+        let task = match reports.get(machine) {
+            Some((_, known)) => Task { stdin: serde_json::to_vec(known)?, ..Task::new(NEWS, REPORT_LIMIT) },
+            None => Task::new(REPORT, REPORT_LIMIT),
+        };
+        let records: Records = self.ask(machine, task).await?;
         reports.insert(machine.to_owned(), (Instant::now(), records.clone()));
         Ok(records)
     }
 
     async fn health(&self, machine: &str) -> Result<Vec<UnmetLine>, LookError> {
-        self.ask(machine, HEALTH).await
+        self.ask(machine, Task::new(HEALTH, REPORT_LIMIT)).await
     }
 
     async fn backends(&self) -> Result<Vec<Backend>, LookError> {

@@ -58,6 +58,11 @@ const SHARING: &str = "a static copy and its pod may overlap while one takes ove
 const QUIET: &str = "profiles are not served (CIS)";
 const ETCD_TLS: &str = "members and clients prove who they are";
 
+/// Where an API server finds the etcd member of its own machine.
+pub const LOCAL_ETCD: &str = "https://127.0.0.1:2379";
+/// Those of the controller manager: what it has by default and two more.
+pub const ALL_CONTROLLERS: &str = "*,bootstrapsigner,tokencleaner";
+
 #[rustfmt::skip]
 static ROWS: &[Row] = &[
     flag(ApiServer, "advertise-address", "$(HOST_IP)", "the machine's own address, known when the container starts"),
@@ -78,7 +83,7 @@ static ROWS: &[Row] = &[
     flag(ApiServer, "etcd-cafile", "/etc/kubernetes/pki/etcd-ca.crt", TRUST),
     flag(ApiServer, "etcd-certfile", "/etc/kubernetes/pki/apiserver-etcd-client.crt", TRUST),
     flag(ApiServer, "etcd-keyfile", "/etc/kubernetes/pki/apiserver-etcd-client.key", TRUST),
-    flag(ApiServer, "etcd-servers", "{etcdServers}", "every member by its own name"),
+    flag(ApiServer, "etcd-servers", LOCAL_ETCD, "the member of the same machine: an API server is as ready as its member, and opens a third of the connections (each kind of object has its own)"),
     flag(ApiServer, "kubelet-certificate-authority", "/etc/kubernetes/pki/ca.crt", "the API checks that it speaks to a kubelet (CIS 1.2.5)"),
     flag(ApiServer, "kubelet-client-certificate", "/etc/kubernetes/pki/apiserver-kubelet-client.crt", TRUST),
     flag(ApiServer, "kubelet-client-key", "/etc/kubernetes/pki/apiserver-kubelet-client.key", TRUST),
@@ -113,7 +118,7 @@ static ROWS: &[Row] = &[
     flag(ControllerManager, "cluster-name", "{name}", "whose controllers these are"),
     flag(ControllerManager, "cluster-signing-cert-file", "/etc/kubernetes/pki/ca.crt", TRUST),
     flag(ControllerManager, "cluster-signing-key-file", "/etc/kubernetes/pki/ca.key", TRUST),
-    flag(ControllerManager, "controllers", "*,bootstrapsigner,tokencleaner", "the join tokens of the fallback are kept and cleaned"),
+    flag(ControllerManager, "controllers", ALL_CONTROLLERS, "the join tokens of the fallback are kept and cleaned"),
     flag(ControllerManager, "kubeconfig", "/etc/kubernetes/controller-manager.kubeconfig", TRUST),
     flag(ControllerManager, "leader-elect", "true", "one acts, the others stand by"),
     flag(ControllerManager, "node-cidr-mask-size", "{nodePrefix}", "the size of each node's part"),
@@ -213,7 +218,6 @@ struct Fact {
 fn facts(metadata: &CompleteMetadata, spec: &CompleteCluster) -> Vec<Fact> {
     let masters: u32 = spec.instance_groups.iter().filter(|g| g.role == Role::Master).map(|g| g.count).sum();
     let member = |i: u32| format!("etcd-{i}.internal.{}", spec.domain);
-    let servers = (0..masters).map(|i| format!("https://{}:2379", member(i))).collect::<Vec<_>>().join(",");
     let initial = (0..masters).map(|i| format!("etcd-{i}=https://{}:2380", member(i))).collect::<Vec<_>>().join(",");
     let fact = |name, value: String, from| Fact { name, value, from };
     let network = &spec.network;
@@ -225,7 +229,6 @@ fn facts(metadata: &CompleteMetadata, spec: &CompleteCluster) -> Vec<Fact> {
         fact("nodePrefix", network.node_prefix.to_string(), &["spec.network.nodePrefix"]),
         fact("dnsServiceIP", network.dns_service_ip.to_string(), &["spec.network.dnsServiceIP"]),
         fact("clusterDomain", network.cluster_domain.to_string(), &["spec.network.clusterDomain"]),
-        fact("etcdServers", servers, &["spec.domain", "spec.instanceGroups"]),
         fact("initialCluster", initial, &["spec.domain", "spec.instanceGroups"]),
     ]
 }

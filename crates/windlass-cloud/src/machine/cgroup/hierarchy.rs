@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::write;
 use crate::machine::error::{MachineError, change};
@@ -33,11 +34,16 @@ pub enum Version {
 }
 
 impl Hierarchies {
-    /// Those of this host.
+    /// Those of this host, found once: the list of mounts is long where many machines run, and every look at a machine
+    /// asks for them.
     pub fn of_host() -> Result<Self, MachineError> {
+        static FOUND: OnceLock<Hierarchies> = OnceLock::new();
+        if let Some(found) = FOUND.get() {
+            return Ok(found.clone());
+        }
         let path = Path::new("/proc/self/mountinfo");
         let found = Self::parse(&fs::read_to_string(path).map_err(change("read", path))?);
-        if found.0.is_empty() { Err(MachineError::FindGroups) } else { Ok(found) }
+        if found.0.is_empty() { Err(MachineError::FindGroups) } else { Ok(FOUND.get_or_init(|| found).clone()) }
     }
 
     /// Reads them from the kernel's list of mounts; a hierarchy that is mounted twice counts once.

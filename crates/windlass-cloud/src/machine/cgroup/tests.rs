@@ -98,20 +98,6 @@ fn limits_of_version_1_go_to_the_hierarchies_that_know_them() {
     assert!(limits.files(&one("/p", &["pids"])).is_empty());
 }
 
-#[test]
-fn the_leader_is_number_one_inside_and_nothing_deeper() {
-    let cases = [
-        ("Name:\tsystemd\nNSpid:\t4711\t1\n", true),
-        ("NSpid:\t4711\t12\n", false),
-        ("NSpid:\t1\n", false),
-        ("NSpid:\t4711\t99\t1\n", false),
-        ("", false),
-    ];
-    for (status, want) in cases {
-        assert_eq!(is_first_inside(status), want, "{status:?}");
-    }
-}
-
 /// Removes the groups of a test whatever happened to it.
 struct Cleaned(Groups);
 
