@@ -190,10 +190,8 @@ fn start_machine(cloud: &Cloud, row: &MachineRow, live: &mut ClusterLive, waits:
     let machine =
         live.machines.entry(row.name.clone()).or_insert_with(|| MachineLive::seen(MachineFacts::NOTHING, now));
     if let Process::Running { stage: Stage::Preparing | Stage::Igniting, .. } = machine.facts.process {
-        // Each look wakes this loop: only the time keeps it from looking again at once.
-        if machine.glance_after <= Instant::now() {
-            glance(cloud, row, machine);
-            machine.glance_after = Instant::now() + GLANCE;
+        if machine.begin_glance(Instant::now(), GLANCE) {
+            glance(cloud, row);
         }
         waits.push(machine.glance_after);
     }
@@ -216,11 +214,7 @@ fn start_machine(cloud: &Cloud, row: &MachineRow, live: &mut ClusterLive, waits:
 }
 
 /// Looks how far a machine has come, beside whatever else is done about it.
-fn glance(cloud: &Cloud, row: &MachineRow, machine: &mut MachineLive) {
-    if machine.glancing {
-        return;
-    }
-    machine.glancing = true;
+fn glance(cloud: &Cloud, row: &MachineRow) {
     let (cloud, row) = (cloud.clone(), row.clone());
     tokio::spawn(async move {
         let seen = cloud.world().look(cloud.places(), &row).await;

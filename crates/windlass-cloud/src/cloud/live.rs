@@ -105,6 +105,16 @@ impl MachineLive {
         }
     }
 
+    /// Whether it may be looked at now; then nobody else may before that is done and the pause over. What a look finds
+    /// wakes the loop that asks this, so that only the time keeps it from looking again at once.
+    pub fn begin_glance(&mut self, now: Instant, pause: Duration) -> bool {
+        if self.glancing || now < self.glance_after {
+            return false;
+        }
+        (self.glancing, self.glance_after) = (true, now + pause);
+        true
+    }
+
     /// Whether its own first process runs.
     pub fn is_up(&self) -> bool {
         matches!(self.facts.process, Process::Running { stage: Stage::Up, .. })
@@ -164,5 +174,21 @@ impl Setback {
     /// Whether it is still too early.
     pub fn holds(setback: Option<&Setback>) -> bool {
         setback.is_some_and(|setback| setback.again > Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_on_its_way_up_is_looked_at_by_one_at_a_time_and_not_without_a_pause() {
+        let mut machine = MachineLive::seen(MachineFacts::NOTHING, OffsetDateTime::UNIX_EPOCH);
+        let (now, pause) = (machine.glance_after, Duration::from_millis(100));
+        assert!(machine.begin_glance(now, pause));
+        assert!(!machine.begin_glance(now + pause, pause), "one is under way");
+        machine.glancing = false;
+        assert!(!machine.begin_glance(now + pause / 2, pause), "what it found woke the loop");
+        assert!(machine.begin_glance(now + pause, pause));
     }
 }

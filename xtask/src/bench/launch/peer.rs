@@ -81,7 +81,7 @@ impl Peer {
         mark("five nodes ready");
         self.until("m0", &format!("{KUBECTL} get pods -A --no-headers | awk '{{split($3,a,\"/\"); n++; if (a[1]!=a[2]) b=1}} END {{exit b || n<20}}'")).await?;
         mark("all pods ready");
-        let usage = watch.stop();
+        let usage = watch.stop(started.elapsed());
         let pods: Value =
             serde_json::from_str(&self.sh("m0", &format!("{KUBECTL} get pods -n kube-system -o json")).await?)?;
         Ok(Timeline { marks, usage, restarts: restarts_in(&pods)? })

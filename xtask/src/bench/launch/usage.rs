@@ -22,8 +22,9 @@ pub struct Usage {
 
 /// Looks until it is told to stop.
 pub struct Watch {
+    begun: Instant,
     stop: Arc<AtomicBool>,
-    looking: JoinHandle<Usage>,
+    looking: JoinHandle<Vec<Look>>,
 }
 
 impl Watch {
@@ -32,39 +33,41 @@ impl Watch {
         let stop = Arc::new(AtomicBool::new(false));
         let (seen, cluster) = (Arc::clone(&stop), cluster.to_owned());
         let looking = std::thread::spawn(move || {
-            let (mut last, mut quiet, mut usage) = (None, None, Usage::default());
+            let mut looks = Vec::new();
             while !seen.load(Ordering::Relaxed) {
-                let now = Instant::now();
-                if let Some(cpu) = cpu(&cluster) {
-                    note(&mut usage, &mut quiet, last, (now, cpu));
-                    last = Some((now, cpu));
-                }
+                looks.extend(cpu(&cluster).map(|cpu| (Instant::now(), cpu)));
                 std::thread::park_timeout(LOOK);
             }
-            usage
+            looks
         });
-        Watch { stop, looking }
+        Watch { begun: Instant::now(), stop, looking }
     }
 
-    /// What was used until now.
-    pub fn stop(self) -> Usage {
+    /// What was used in this time since the beginning.
+    pub fn stop(self, within: Duration) -> Usage {
         self.stop.store(true, Ordering::Relaxed);
         self.looking.thread().unpark();
-        self.looking.join().unwrap_or_default()
+        let looks = self.looking.join().unwrap_or_default();
+        used(looks.into_iter().filter(|(at, _)| *at <= self.begun + within))
     }
 }
 
 type Look = (Instant, Duration);
 
-fn note(usage: &mut Usage, quiet: &mut Option<Instant>, last: Option<Look>, (now, cpu): Look) {
-    usage.cpu = cpu;
-    let Some((then, before)) = last else { return };
-    let share = cpu.saturating_sub(before).as_secs_f64() / now.duration_since(then).as_secs_f64();
-    match (share < IDLE, *quiet) {
-        (true, None) => *quiet = Some(then),
-        (true, Some(since)) => usage.idle = usage.idle.max(now.duration_since(since)),
-        (false, _) => *quiet = None,
+fn used(looks: impl Iterator<Item = Look>) -> Usage {
+    let (mut usage, mut quiet, mut last) = (Usage::default(), None, None);
+    for (now, cpu) in looks {
+        usage.cpu = cpu;
+        if let Some((then, before)) = last.replace((now, cpu)) {
+            let share = cpu.saturating_sub(before).as_secs_f64() / now.duration_since(then).as_secs_f64();
+            match (share < IDLE, quiet) {
+                (true, None) => quiet = Some(then),
+                (true, Some(since)) => usage.idle = usage.idle.max(now.duration_since(since)),
+                (false, _) => quiet = None,
+            }
+        }
     }
+    usage
 }
 
 /// The processors of this host.
@@ -90,12 +93,11 @@ mod tests {
     fn a_gap_is_as_long_as_next_to_nothing_is_used() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let (mut usage, mut quiet, mut last) = (Usage::default(), None, None);
-        for (ms, cpu) in [(0, 0), (200, 300), (400, 301), (600, 302), (800, 303), (1000, 600), (1200, 601)] {
-            let look = (at(ms), Duration::from_millis(cpu));
-            note(&mut usage, &mut quiet, last, look);
-            last = Some(look);
-        }
-        assert_eq!(usage, Usage { cpu: Duration::from_millis(601), idle: Duration::from_millis(600) });
+        let looks = [(0, 0), (200, 300), (400, 301), (600, 302), (800, 303), (1000, 600), (1200, 601)];
+        let looks = looks.map(|(ms, cpu)| (at(ms), Duration::from_millis(cpu)));
+        assert_eq!(
+            used(looks.into_iter()),
+            Usage { cpu: Duration::from_millis(601), idle: Duration::from_millis(600) }
+        );
     }
 }
