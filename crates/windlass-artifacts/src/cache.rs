@@ -84,7 +84,7 @@ impl Cache {
         let identity = settle(&staged, &path, &digest).map_err(trouble)?;
         host::sync_dir(&blobs).map_err(|source| CacheError::MakeCache { path: blobs, source })?;
         let Details { links, inputs } = details;
-        let entry = Entry { key: key.clone(), digest, size, source, path, links, inputs };
+        let entry = Entry { key: key.clone(), digest, size, source, path, links, inputs, sha512: None };
         self.record(&entry, identity)
             .map_err(|source| CacheError::RecordEntry { artifact: key.to_string(), source })?;
         Ok(entry)
@@ -132,6 +132,29 @@ impl Cache {
             warn!(artifact = %key, %error, "record not renewed, the file will be hashed again next time");
         }
         Ok(Some(entry))
+    }
+
+    /// The SHA-512 of an artifact that was found, as manifests of addons want it. The file is hashed for it once; from then
+    /// on its record knows, as long as nobody touches the file.
+    pub fn sha512(&self, entry: &Entry) -> Result<Digest, CacheError> {
+        if let Some(known) = &entry.sha512 {
+            return Ok(known.clone());
+        }
+        let trouble = |source| CacheError::LookAt { path: entry.path.clone(), source };
+        let file = open_blob(&entry.path).map_err(trouble)?;
+        let identity = Identity::of(&file.metadata().map_err(trouble)?);
+        let hashed = Digest::all_of_reader([Algorithm::Sha256, Algorithm::Sha512], &file);
+        let [found, sha512] = hashed.map_err(trouble)?;
+        // The record is about to vouch for the file as it is now.
+        if found != entry.digest {
+            let reason = format!("it should be {} and is {found}", entry.digest);
+            return Err(CacheError::NotTrusted { path: entry.path.clone(), reason });
+        }
+        let known = Entry { sha512: Some(sha512.clone()), ..entry.clone() };
+        if let Err(error) = self.record(&known, identity) {
+            warn!(artifact = %entry.key, %error, "digest not recorded, the file will be hashed again next time");
+        }
+        Ok(sha512)
     }
 
     /// The binary that a program is, by its own name or by one of another's links (`kubelet` of `kubernetes`).
@@ -190,6 +213,7 @@ impl Cache {
             source: record.source,
             links: record.links,
             inputs: record.inputs,
+            sha512: record.sha512,
         };
         Ok(Some((entry, record.identity)))
     }

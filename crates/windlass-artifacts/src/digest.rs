@@ -75,13 +75,19 @@ impl Digest {
     }
 
     /// The digest of everything that a reader gives.
-    pub fn of_reader(algorithm: Algorithm, mut reader: impl Read) -> io::Result<Self> {
-        let mut hasher = Hasher::new(algorithm);
+    pub fn of_reader(algorithm: Algorithm, reader: impl Read) -> io::Result<Self> {
+        let [digest] = Digest::all_of_reader([algorithm], reader)?;
+        Ok(digest)
+    }
+
+    /// Several digests of everything that a reader gives, which is read once.
+    pub fn all_of_reader<const N: usize>(algorithms: [Algorithm; N], mut reader: impl Read) -> io::Result<[Self; N]> {
+        let mut hashers = algorithms.map(Hasher::new);
         let mut buffer = vec![0; 1 << 16];
         loop {
             match reader.read(&mut buffer)? {
-                0 => return Ok(hasher.finish()),
-                n => hasher.update(&buffer[..n]),
+                0 => return Ok(hashers.map(Hasher::finish)),
+                n => hashers.iter_mut().for_each(|hasher| hasher.update(&buffer[..n])),
             }
         }
     }

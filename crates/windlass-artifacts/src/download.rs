@@ -12,6 +12,7 @@ pub use error::DownloadError;
 pub use policy::Refused;
 pub use reqwest::Url;
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -69,9 +70,28 @@ impl Downloader {
 
     /// A small text, such as a checksum.
     pub async fn text(&self, url: &Url, most: u64) -> Result<String, DownloadError> {
-        let bytes = self.ask(url, HeaderMap::new(), most).await?.whole().await?;
+        let bytes = self.bytes(url, most).await?;
         String::from_utf8(bytes)
             .map_err(|_| DownloadError::BadChecksum { url: url.to_string(), reason: "it is not text".to_owned() })
+    }
+
+    /// A small document.
+    pub async fn bytes(&self, url: &Url, most: u64) -> Result<Vec<u8>, DownloadError> {
+        self.ask(url, HeaderMap::new(), most).await?.whole().await
+    }
+
+    /// Hands a file of at most so many bytes on as it comes. Whoever takes it sees to its digest; a cut is a failure.
+    pub async fn copy(
+        &self,
+        url: &Url,
+        most: u64,
+        mut take: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<(), DownloadError> {
+        let mut answer = self.ask(url, HeaderMap::new(), most).await?;
+        while let Some(piece) = answer.piece().await? {
+            take(&piece).map_err(|source| DownloadError::KeepPart { path: url.path().into(), source })?;
+        }
+        Ok(())
     }
 
     /// Downloads a file into the place `into`, on the cache's file system, where it is only put when its digest is

@@ -92,7 +92,7 @@ impl<C: Commands> Fetch<'_, C> {
         let bases = maker.bases(&root, &images).await?;
         let preload = maker.preload(&images).await?;
         let addons = maker.addons().await?;
-        let extensions = maker.extensions().await?;
+        let extensions = maker.extensions(&addons).await?;
         entries.push(own);
         entries.push(root);
         entries.extend(images);

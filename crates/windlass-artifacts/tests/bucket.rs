@@ -29,8 +29,8 @@ fn the_default_template_leads_to_the_published_manifest_and_its_packages() {
     for os in base::OsVersion::ALL {
         let os_version = OsVersion::parse(os.as_str()).unwrap();
         let url = template.expand(&Board::amd64(), &os_version).unwrap();
-        // As an object store has it: the bucket's name, then the object's.
-        let (bucket, object) = url.path().trim_start_matches('/').split_once('/').unwrap();
+        // As the local cloud's object server has it: below `/o/` the bucket's name, then the object's.
+        let (bucket, object) = url.path().strip_prefix("/o/").unwrap().split_once('/').unwrap();
         let archive = dir.path().join("archive");
         write_file(&archive, format!("runtime for {os}"), Mode::PUBLIC).unwrap();
         let package = PublishedPackage {
@@ -54,7 +54,7 @@ fn the_default_template_leads_to_the_published_manifest_and_its_packages() {
         let manifest = Manifest::parse(&fs::read(bucket.join(object)).unwrap()).unwrap();
         let Location::Url(location) = &manifest.packages[0].versions[0].locations[0] else { panic!("a path") };
         let package = location.resolve(&url, &Origins::SameAsManifest).unwrap();
-        let package = dir.path().join(package.path().trim_start_matches('/'));
+        let package = dir.path().join(package.path().strip_prefix("/o/").unwrap());
         assert_eq!(fs::read_to_string(package).unwrap(), format!("runtime for {os}"));
     }
 }

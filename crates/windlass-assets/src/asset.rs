@@ -84,6 +84,12 @@ pub enum AssetError {
         /// The cause.
         source: windlass_pki::PkiError,
     },
+    /// The keys of the bucket of runtime addons could not be drawn.
+    #[error("the keys of the bucket of runtime addons cannot be made")]
+    MakeAddonKeys {
+        /// The cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The cluster directory could not be used.
     #[error("{} cannot be used as a cluster directory", .directory.display())]
     UseDirectory {

@@ -43,10 +43,14 @@ pub enum Config {
     EnvWorker,
     /// Which container runtime goes with which version.
     RuntimeMappings,
+    /// How machines that stay run the node flow.
+    EnvBootstrap,
+    /// How the bootstrap machine does: it does not live long enough for another operating system.
+    EnvBootstrapOnce,
 }
 
 impl Config {
-    const ALL: [Config; 13] = [
+    const ALL: [Config; 15] = [
         Config::AuditPolicy,
         Config::Authentication,
         Config::TokenReview,
@@ -60,6 +64,8 @@ impl Config {
         Config::EnvJoin,
         Config::EnvWorker,
         Config::RuntimeMappings,
+        Config::EnvBootstrap,
+        Config::EnvBootstrapOnce,
     ];
 
     /// The file's name under `assets/config`.
@@ -78,6 +84,8 @@ impl Config {
             Config::EnvJoin => "kubelet-join.env",
             Config::EnvWorker => "kubelet-worker.env",
             Config::RuntimeMappings => "runtime-mappings.yaml",
+            Config::EnvBootstrap => "bootstrap.env",
+            Config::EnvBootstrapOnce => "bootstrap-once.env",
         }
     }
 
@@ -96,6 +104,8 @@ impl Config {
             Config::EnvJoin => env(&spec.spec.components.kubelet.flags),
             Config::EnvWorker => first_boot(spec, &spec.spec.components.kubelet.flags),
             Config::RuntimeMappings => runtime_mappings(),
+            Config::EnvBootstrap => bootstrap_env(spec, spec.spec.os_update.on_join),
+            Config::EnvBootstrapOnce => bootstrap_env(spec, false),
         }
     }
 }
@@ -197,12 +207,19 @@ fn quoted(word: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// The table that seed 004 keeps in a ConfigMap and, for the first machines, on their disks.
+/// The flags of `windlass-node bootstrap`, as its unit takes them.
+fn bootstrap_env(spec: &CompleteSpec, upgrade_os: bool) -> String {
+    let url = format!("--torcx-manifest-url={}", spec.spec.artifacts.addon_manifest_url);
+    format!("BOOTSTRAP_ARGS='--upgrade-os={upgrade_os} {}'\n", quoted(&url))
+}
+
+/// The table that seed 004 keeps in a ConfigMap and, for the first machines, on their disks; in the format of its
+/// bootstrapper, where the first runtime of a list is preferred.
 pub fn runtime_mappings() -> String {
     let mapping = |v: KubeVersion| {
         let minor = v.as_str().rsplit_once('.').map_or(v.as_str(), |(minor, _)| minor);
-        (minor.to_owned(), json!({ "containerd": v.companions().containerd, "runc": v.companions().runc }))
+        (minor.to_owned(), json!({ "containerd": [v.companions().containerd] }))
     };
     let versions: BTreeMap<String, Value> = KubeVersion::ALL.into_iter().map(mapping).collect();
-    yaml::emit(&json!({ "kubernetes": versions }))
+    yaml::emit(&json!({ "kind": "VersionManifestV1", "versions": { "k8s": versions } }))
 }

@@ -97,6 +97,11 @@ impl AssetDir {
         }
     }
 
+    /// Whether the last `prepare` that finished made this file.
+    pub fn is_locked(&self, path: &str) -> bool {
+        self.recorded(path).is_some()
+    }
+
     /// The files that differ from what was made, the removed ones included.
     pub fn edited(&self) -> Result<Vec<String>, AssetError> {
         let mut edited = Vec::new();

@@ -1,11 +1,12 @@
 //! Ignition configs (spec 3.3): what each kind of machine is on its first boot. The bootstrap machine's
-//! holds everything the throw-away machine needs; a role's is one document for all its machines; a
+//! holds what the throw-away machine needs until its assets follow; a role's is one document for all its machines; a
 //! group's holds what a user added to that group; pointers are the small user-data that lead to these.
 
 mod config;
 mod group;
 mod pointer;
 mod role;
+mod ssh;
 
 use std::collections::BTreeMap;
 
@@ -13,15 +14,18 @@ use windlass_pki::Pki;
 use windlass_spec::file::Topology;
 use windlass_spec::{CompleteSpec, Secret};
 
+use crate::addon_keys::AddonKeys;
 use crate::asset::{Asset, AssetError, AssetFile};
 use crate::config::Configs;
 use crate::directory::AssetDir;
 use crate::kubeconfig::Kubeconfigs;
 use crate::manifest::Manifests;
+use crate::ssh::SshKeys;
 use crate::unit::Units;
 
 pub use config::{FileEntry, UnitEntry, contents_of};
-pub use pointer::{BOOTSTRAP_OBJECT, CONFIG_TOKEN, JOIN_TOKEN, TOKEN_KEY};
+pub use pointer::{BOOTSTRAP_ASSETS, BOOTSTRAP_OBJECT, CONFIG_TOKEN, JOIN_TOKEN, TOKEN_KEY, object_url};
+pub(crate) use role::bootkube_secrets;
 
 /// The parts that Ignition configs are made from.
 #[derive(Debug, Clone, Copy)]
@@ -32,12 +36,16 @@ pub struct Parts<'a> {
     pub pki: &'a Pki,
     /// Kubeconfigs.
     pub kubeconfigs: &'a Kubeconfigs,
+    /// The keys of the bucket of runtime addons, of which machines get the public halves.
+    pub addon_keys: &'a AddonKeys,
     /// Manifests.
     pub manifests: &'a Manifests,
     /// Configuration files.
     pub configs: &'a Configs,
     /// Units.
     pub units: &'a Units,
+    /// The keys of a push, where there is one.
+    pub ssh: Option<&'a SshKeys>,
 }
 
 /// What each machine that stays is on its first boot, by its path below the cluster directory: the configs of roles and of

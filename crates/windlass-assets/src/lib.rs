@@ -6,7 +6,9 @@
 //!
 //! The main types are [`Asset`], [`AssetDir`] and [`IgnitionConfigs`].
 
+pub mod addon_keys;
 pub mod asset;
+pub mod bootstrap_assets;
 pub mod config;
 pub mod directory;
 pub mod ignition;
@@ -15,13 +17,17 @@ pub mod lock;
 pub mod manifest;
 mod pki;
 mod spec;
+pub mod ssh;
 pub mod unit;
 
+pub use addon_keys::{AddonKeys, KeyTexts};
 pub use asset::{Asset, AssetError, AssetFile};
+pub use bootstrap_assets::BootstrapAssets;
 pub use config::Configs;
 pub use directory::{AssetDir, Draft};
 pub use ignition::{BootstrapConfigs, IgnitionConfigs, RoleConfigs};
 pub use kubeconfig::Kubeconfigs;
 pub use lock::Lock;
 pub use manifest::Manifests;
+pub use ssh::SshKeys;
 pub use unit::Units;

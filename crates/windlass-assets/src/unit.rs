@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_spec::file::Topology;
+use windlass_spec::file::{Delivery, Topology};
 use windlass_spec::{CompleteSpec, file::Role};
 
 use crate::asset::{Asset, AssetError, AssetFile};
@@ -43,16 +43,21 @@ macro_rules! unit {
     };
 }
 
+/// The unit that fetches the bootstrap machine's assets.
+const FETCHES: &str = "bootstrap-assets.service";
 const EVERY: &[Host] = &[Host::Bootstrap, Host::Master, Host::Worker];
 
 static UNITS: &[UnitRow] = &[
     unit!("windlass-guard.service", EVERY),
     unit!("containerd.service", EVERY),
+    unit!("runtime-images.service", EVERY),
     unit!("k8s-node-bootstrap.service", EVERY),
     unit!("kubelet.service", EVERY),
     unit!("kubelet-join.service", &[Host::Master]),
+    unit!("kubelet-checker.service", &[Host::Master, Host::Worker]),
     unit!("machine-config-server.service", &[Host::Bootstrap]),
     unit!("etcd-signer.service", &[Host::Bootstrap]),
+    unit!("bootstrap-assets.service", &[Host::Bootstrap]),
     unit!("bootkube.path", &[Host::Bootstrap]),
     unit!("bootkube.service", &[Host::Bootstrap]),
     unit!("addons.path", &[Host::Bootstrap]),
@@ -95,9 +100,10 @@ impl Units {
     }
 }
 
-/// Topology `volumes` has no bootstrap machine, so its units are not made.
+/// Topology `volumes` has no bootstrap machine, so its units are not made; nor is the one that fetches what is pushed.
 fn wanted(unit: &UnitRow, spec: &CompleteSpec) -> bool {
-    spec.spec.topology == Topology::SelfHosted || unit.hosts != [Host::Bootstrap]
+    let fetches = unit.name != FETCHES || spec.spec.bootstrap_assets == Delivery::Pull;
+    fetches && (spec.spec.topology == Topology::SelfHosted || unit.hosts != [Host::Bootstrap])
 }
 
 impl Asset for Units {
@@ -119,6 +125,7 @@ impl Asset for Units {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bootstrap_assets::{Folder, Landing};
 
     fn lines(name: &str) -> Vec<&'static str> {
         UNITS.iter().find(|u| u.name == name).unwrap().text.lines().collect()
@@ -171,8 +178,25 @@ mod tests {
                     "ExecStartPost=/bin/touch /opt/windlass/addons.done",
                 ],
             ),
-            ("bootkube.path", &["ConditionPathExists=!/opt/windlass/bootkube.done"]),
-            ("addons.path", &["ConditionPathExists=!/opt/windlass/addons.done"]),
+            (
+                "bootstrap-assets.service",
+                &[
+                    "ConditionPathExists=!/opt/windlass/bootstrap-assets.done",
+                    "Type=oneshot",
+                    "RemainAfterExit=true",
+                    "Restart=on-failure",
+                    "ExecStartPost=/bin/touch /opt/windlass/bootstrap-assets.done",
+                    "WantedBy=multi-user.target",
+                ],
+            ),
+            (
+                "bootkube.path",
+                &["ConditionPathExists=!/opt/windlass/bootkube.done", "PathExists=/opt/windlass/bootkube/manifests"],
+            ),
+            (
+                "addons.path",
+                &["ConditionPathExists=!/opt/windlass/addons.done", "PathExists=/opt/windlass/addons/manifests"],
+            ),
         ];
         for (unit, wanted) in cases {
             let lines = lines(unit);
@@ -195,6 +219,47 @@ mod tests {
         let conditions: Vec<_> = lines.iter().filter(|line| line.starts_with("Condition")).collect();
         assert_eq!(conditions, [&"ConditionPathExists=!/opt/windlass/kubelet-join.done"]);
         assert!(lines.contains(&"ExecStartPost=/bin/touch /opt/windlass/kubelet-join.done"));
+    }
+
+    /// What the path units wait for is what the document of assets puts there in one motion.
+    #[test]
+    fn the_path_units_wait_for_folders_that_appear_whole() {
+        for (unit, folder) in [("bootkube.path", Folder::ControlPlane), ("addons.path", Folder::Addons)] {
+            assert!(lines(unit).contains(&format!("PathExists={}", folder.path()).as_str()), "{unit}");
+            assert_eq!(folder.landing(), Landing::Whole);
+        }
+        assert_eq!(
+            Folder::BOOTKUBE.last(),
+            Some(&Folder::ControlPlane),
+            "bootkube starts when everything else is there"
+        );
+    }
+
+    #[test]
+    fn what_is_pushed_is_not_fetched() {
+        for (delivery, fetched) in [("pull", true), ("push", false)] {
+            let text = format!(
+                "apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\nspec:\n  bootstrapAssets: {delivery}\n"
+            );
+            let (_, spec) = windlass_spec::file::read_and_complete(text.as_bytes()).unwrap();
+            let units = Units::make(&spec);
+            assert_eq!(units.of(Host::Bootstrap).iter().any(|unit| unit.name == FETCHES), fetched, "{delivery}");
+            assert!(!units.of(Host::Master).iter().any(|unit| unit.name == FETCHES));
+        }
+    }
+
+    /// It must see a machine through whose node flow failed at first, so that no condition may keep it from starting, and a
+    /// kubelet that is stopped must not take it along.
+    #[test]
+    fn the_watchdog_starts_after_what_it_watches_and_whatever_became_of_it() {
+        let lines = lines("kubelet-checker.service");
+        assert!(lines.contains(&"After=k8s-node-bootstrap.service containerd.service kubelet.service"));
+        let tied =
+            |line: &&&str| ["Condition", "Requires", "BindsTo", "PartOf"].iter().any(|word| line.starts_with(word));
+        assert_eq!(lines.iter().find(tied), None);
+        for watched in ["kubelet.service", "containerd.service"] {
+            assert!(self::lines(watched).contains(&"KillMode=process"), "{watched}: what it started stays");
+        }
     }
 
     #[test]

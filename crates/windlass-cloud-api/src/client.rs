@@ -15,9 +15,9 @@ use tokio::net::UnixStream;
 
 use crate::{
     AttachRequest, Balancer, BalancerSpec, Cluster, ClusterSpec, Console, Event, ExecAnswer, ExecRequest, Fault,
-    Forward, ForwardSpec, Group, GroupSpec, Image, ImageSpec, Label, Machine, MachineSpec, ObjectInfo, ObjectKey,
-    ObjectUrl, ProofOfDeletion, Receipt, Record, RecordChange, RecordName, Refusal, Status, Tag, UrlRequest, Volume,
-    VolumeSpec,
+    Forward, ForwardSpec, Group, GroupSpec, Image, ImageSpec, Label, Machine, MachineSpec, NewObject, ObjectInfo,
+    ObjectKey, ObjectUrl, ProofOfDeletion, Receipt, Record, RecordChange, RecordName, Refusal, Status, Tag, UrlRequest,
+    Volume, VolumeSpec,
 };
 
 /// Where the cloud listens.
@@ -298,6 +298,11 @@ impl Client {
     /// Keeps an object.
     pub async fn put_object(&self, cluster: &Label, key: &ObjectKey, bytes: Vec<u8>) -> Answer<ObjectInfo> {
         self.send(Method::PUT, &of(cluster, &format!("/objects/{key}")), bytes).await
+    }
+
+    /// Keeps several objects, all or none; large files of this host are taken from where they lie.
+    pub async fn put_objects(&self, cluster: &Label, objects: &[NewObject]) -> Answer<Vec<ObjectInfo>> {
+        self.post(&of(cluster, "/objects"), &objects).await
     }
 
     /// Every object of a cluster.

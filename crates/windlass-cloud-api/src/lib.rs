@@ -31,7 +31,7 @@ pub use group::{Group, GroupSpec};
 pub use image::{Image, ImageSpec, Seed};
 pub use label::{Label, LabelError, ObjectKey, RecordName, Tag, Tags};
 pub use machine::{Console, ExecAnswer, ExecRequest, Machine, MachineSpec, MachineState, Power};
-pub use object::{ObjectInfo, ObjectUrl, ProofOfDeletion, UrlRequest};
+pub use object::{NewObject, ObjectContent, ObjectInfo, ObjectUrl, ProofOfDeletion, UrlRequest};
 pub use receipt::{Receipt, Residue, Thing};
 pub use record::{Condition, Record, RecordChange, RecordKind};
 pub use role::Role;

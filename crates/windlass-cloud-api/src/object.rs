@@ -1,8 +1,35 @@
 //! Objects: files with a digest and, if wanted, an end.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ObjectKey;
+
+/// An object to be kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewObject {
+    /// Its key; an object of that key is replaced.
+    pub key: ObjectKey,
+    /// What is in it.
+    pub content: ObjectContent,
+}
+
+/// What is in an object to be kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum ObjectContent {
+    /// This text.
+    Text(String),
+    /// What a file of the cloud's host holds, which the cloud takes from there.
+    File {
+        /// Where it is; absolute.
+        path: PathBuf,
+        /// `sha256:…` of its bytes, or it is not taken.
+        digest: String,
+    },
+}
 
 /// An object as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

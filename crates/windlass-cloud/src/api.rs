@@ -12,7 +12,7 @@ use axum::routing::{get, post, put};
 use serde::Serialize;
 use windlass_cloud_api::{
     AttachRequest, BalancerSpec, ClusterSpec, Event, ExecRequest, Fault, ForwardSpec, GroupSpec, Image, ImageSpec,
-    Label, MachineSpec, ObjectKey, RecordChange, RecordName, Status, Tag, UrlRequest, VolumeSpec,
+    Label, MachineSpec, NewObject, ObjectKey, RecordChange, RecordName, Status, Tag, UrlRequest, VolumeSpec,
 };
 
 use crate::cloud::Cloud;
@@ -59,7 +59,7 @@ pub fn router(cloud: Cloud) -> Router {
         .route("/v1/clusters/{cluster}/groups/{name}", get(group).put(put_group).delete(delete_group))
         .route("/v1/clusters/{cluster}/records", get(records))
         .route("/v1/clusters/{cluster}/records/{name}", put(put_record))
-        .route("/v1/clusters/{cluster}/objects", get(list_objects))
+        .route("/v1/clusters/{cluster}/objects", get(list_objects).post(put_objects))
         .route("/v1/clusters/{cluster}/urls/{*name}", post(object_url))
         .fallback(|| async { Refused::new(crate::refused::Class::Unknown, "there is no such request") })
         .layer(DefaultBodyLimit::max(DOCUMENT))
@@ -289,6 +289,16 @@ async fn put_record(
 
 async fn list_objects(State(cloud): State<Cloud>, Within(cluster): Within) -> impl IntoResponse {
     told(cloud.objects(&cluster))
+}
+
+async fn put_objects(
+    State(cloud): State<Cloud>,
+    Within(cluster): Within,
+    Body(objects): Body<Vec<NewObject>>,
+) -> impl IntoResponse {
+    // Files of the host are copied and hashed: not on a thread that others wait for.
+    let kept = tokio::task::spawn_blocking(move || cloud.put_objects(&cluster, objects)).await;
+    told(kept.unwrap_or_else(|error| Err(Refused::failed("the objects were not kept", &error))))
 }
 
 async fn put_object(

@@ -8,6 +8,7 @@
 
 mod key;
 mod serve;
+mod shelf;
 mod store;
 mod url;
 
@@ -16,6 +17,8 @@ use time::OffsetDateTime;
 
 pub use key::{DigestError, ObjectDigest, Prefix};
 pub use serve::{Serving, router};
+pub use shelf::{ShelfError, Shelved, take};
+pub(crate) use store::AT_ONCE;
 pub use store::{ObjectError, ObjectStore};
 pub use url::{Denied, UrlSigner};
 pub use windlass_cloud_api::ObjectKey;
@@ -51,9 +54,18 @@ pub struct NewObject<B> {
     /// What it is to be called; an object of that name is replaced.
     pub key: ObjectKey,
     /// Its content.
-    pub bytes: B,
+    pub content: Content<B>,
     /// From when on it is gone.
     pub expires: Option<OffsetDateTime>,
+}
+
+/// The content of an object to be stored.
+#[derive(Clone, Debug)]
+pub enum Content<B> {
+    /// These bytes.
+    Bytes(B),
+    /// A file of the shelf, on the file system of the store: both have it then.
+    Shelved(Shelved),
 }
 
 /// An object that is on the disk.

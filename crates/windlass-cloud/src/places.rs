@@ -45,6 +45,11 @@ impl Places {
         self.state.join("images")
     }
 
+    /// Large files that several clusters have.
+    pub fn shelf(&self) -> PathBuf {
+        self.state.join("shelf")
+    }
+
     /// What is kept of all clusters.
     pub fn clusters(&self) -> PathBuf {
         self.state.join("clusters")

@@ -185,6 +185,7 @@ impl Installation {
 }
 
 impl Drop for Installation {
+    #[expect(clippy::print_stderr, reason = "a test that failed has no other way to say what it left")]
     /// Whatever is still there goes; a test that got to its end has removed it already and looked.
     fn drop(&mut self) {
         if !self.dir.path().join("run/cloud.sock").exists() {
@@ -194,6 +195,8 @@ impl Drop for Installation {
         if let Ok(output) = down.stdin(Stdio::null()).output()
             && !output.status.success()
         {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            eprintln!("{} could not be removed and stays: {said}", self.directory().display());
             std::mem::forget(std::mem::replace(&mut self.dir, TempDir::new().expect("a directory can be made")));
         }
     }

@@ -3,10 +3,11 @@
 use serde_json::Value;
 
 /// The steps of a launch in the order in which they finish, written down here because scripts rely on it.
-pub const STEPS: [&str; 12] = [
+pub const STEPS: [&str; 13] = [
     "preflight",
     "create-network",
     "start-machines",
+    "deliver-assets",
     "serve-machine-config",
     "form-etcd-quorum",
     "start-control-plane",

@@ -1,19 +1,21 @@
 //! The `launch` flow: from a prepared directory to a cluster that a user can use.
 //!
 //! 1. [`Preflight`]: nothing stands in the way
-//! 2. [`CreateNetwork`]: network, names, balancer, the bootstrap machine's config
+//! 2. [`CreateNetwork`]: network, names, balancer, the bucket of runtime addons, the bootstrap machine's config and assets
 //! 3. [`StartMachines`]: every machine is on its way
-//! 4. [`ServeMachineConfig`]: machine-config server and signer serve, every master has its config
-//! 5. [`FormEtcdQuorum`]: the masters' etcd has a quorum
-//! 6. [`StartControlPlane`]: the temporary control plane serves
-//! 7. [`PivotControlPlane`]: the self-hosted one has taken over
-//! 8. [`ApplyAddons`]: network, proxy, DNS and dashboard are applied
-//! 9. [`RetireBootstrap`]: the bootstrap machine and its config are gone
-//! 10. [`JoinWorkers`]: every node is Ready
-//! 11. [`SettleAddons`]: every add-on is done, every pod is ready
-//! 12. [`VerifyCluster`]: the cluster is used as a user would
+//! 4. [`DeliverAssets`]: the bootstrap machine has what it starts the control plane with
+//! 5. [`ServeMachineConfig`]: machine-config server and signer serve, every master has its config
+//! 6. [`FormEtcdQuorum`]: the masters' etcd has a quorum
+//! 7. [`StartControlPlane`]: the temporary control plane serves
+//! 8. [`PivotControlPlane`]: the self-hosted one has taken over
+//! 9. [`ApplyAddons`]: network, proxy, DNS and dashboard are applied
+//! 10. [`RetireBootstrap`]: the bootstrap machine, its config and its assets are gone
+//! 11. [`JoinWorkers`]: every node is Ready
+//! 12. [`SettleAddons`]: every add-on is done, every pod is ready
+//! 13. [`VerifyCluster`]: the cluster is used as a user would
 
 mod bootstrap;
+mod deliver;
 mod finish;
 mod port;
 mod resources;
@@ -22,6 +24,7 @@ mod retire;
 mod tests;
 
 pub use bootstrap::{ApplyAddons, FormEtcdQuorum, PivotControlPlane, ServeMachineConfig, StartControlPlane};
+pub use deliver::DeliverAssets;
 pub use finish::{JoinWorkers, Ready, SettleAddons, VerifyCluster};
 pub use resources::{CreateNetwork, StartMachines};
 pub use retire::RetireBootstrap;
@@ -37,6 +40,7 @@ use windlass_steps::step::{StepInfo, Stop};
 use crate::preflight::{LookAtHost, Preflight};
 use crate::prepare::Assets;
 use crate::sight::Sight;
+use crate::software::Addon;
 
 /// What a launch is given.
 pub struct Given<'a, P, S, H> {
@@ -54,6 +58,8 @@ pub struct Given<'a, P, S, H> {
     pub host: &'a H,
     /// What is missing of the artifacts.
     pub missing: &'a [String],
+    /// What machines are to find in the cluster's bucket.
+    pub addons: &'a [Addon],
     /// The files that were edited since `prepare`.
     pub edited: &'a [String],
     /// What time it is.
@@ -65,12 +71,21 @@ pub async fn launch<P: Platform, S: Sight, H: LookAtHost>(
     run: &Run,
     given: &Given<'_, P, S, H>,
 ) -> Result<Ready, Stop> {
-    let Given { assets, directory, platform, sight, host, missing, edited, clock, .. } = *given;
-    let order = Order { spec: &assets.spec, ignition: &assets.ignition, authorities: given.authorities };
+    let Given { assets, directory, platform, sight, host, missing, addons, edited, clock, .. } = *given;
+    let order = Order {
+        spec: &assets.spec,
+        ignition: &assets.ignition,
+        bootstrap_assets: &assets.bootstrap_assets,
+        authorities: given.authorities,
+        // It is signed when it is filled, with the network.
+        bucket: &[],
+    };
+    let keys = assets.ssh.as_ref();
     let cleared = run.step(Preflight { assets, order, platform, host, missing, edited, clock }).await?;
-    let network = run.step(CreateNetwork { cleared: &cleared, order, platform }).await?;
+    let network = run.step(CreateNetwork { cleared: &cleared, order, assets, addons, platform, clock }).await?;
     let machines = run.step(StartMachines { network: &network, order, platform, directory }).await?;
-    let served = run.step(ServeMachineConfig { machines: &machines, order, platform, sight }).await?;
+    let delivered = run.step(DeliverAssets { machines: &machines, order, keys, platform, sight }).await?;
+    let served = run.step(ServeMachineConfig { delivered: &delivered, order, platform, sight }).await?;
     let quorum = run.step(FormEtcdQuorum { served: &served, order, platform, sight }).await?;
     let started = run.step(StartControlPlane { quorum: &quorum, order, platform, sight }).await?;
     let pivoted = run.step(PivotControlPlane { started: &started, order, platform, sight }).await?;
@@ -90,6 +105,7 @@ pub fn steps() -> Vec<StepInfo> {
         StepInfo::of::<Preflight<'_, Fake, ThisHost>>(),
         StepInfo::of::<CreateNetwork<'_, Fake>>(),
         StepInfo::of::<StartMachines<'_, Fake>>(),
+        StepInfo::of::<DeliverAssets<'_, Fake, FakeSight>>(),
         StepInfo::of::<ServeMachineConfig<'_, Fake, FakeSight>>(),
         StepInfo::of::<FormEtcdQuorum<'_, Fake, FakeSight>>(),
         StepInfo::of::<StartControlPlane<'_, Fake, FakeSight>>(),

@@ -7,6 +7,8 @@
 //!
 //! The main types are [`Assets`](prepare::Assets), [`Given`](launch::Given) and [`Sight`](sight::Sight).
 
+pub mod addon_keys;
+pub mod bucket;
 pub mod down;
 pub mod evidence;
 pub mod host;

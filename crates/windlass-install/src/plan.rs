@@ -10,6 +10,7 @@ use std::net::Ipv4Addr;
 use serde::Serialize;
 use time::OffsetDateTime;
 use windlass_assets::asset::AssetError;
+use windlass_assets::bootstrap_assets::{Document, DocumentFile};
 use windlass_assets::directory::AssetDir;
 use windlass_assets::ignition::{FileEntry, UnitEntry, contents_of};
 use windlass_assets::lock::digest;
@@ -33,7 +34,7 @@ pub struct Plan {
     pub edited: Vec<String>,
     /// Every machine, the bootstrap machine included.
     pub machines: Vec<PlannedMachine>,
-    /// What each kind of machine gets on its first boot, by the name of its config.
+    /// What each kind of machine gets on its first boot, by the name of its config, and what the bootstrap machine gets after.
     pub configs: BTreeMap<String, MachineConfig>,
     /// Every certificate that exists before launch.
     pub certificates: Vec<PlannedCertificate>,
@@ -178,7 +179,18 @@ fn configs(assets: &Assets) -> BTreeMap<String, MachineConfig> {
         let units = shown.systemd.units.iter().map(planned_unit).collect();
         configs.insert(name, MachineConfig { files, units });
     }
+    if let Some(text) = assets.bootstrap_assets.text() {
+        let files = Document::parse(text.as_bytes()).map(|document| document.files().map(delivered_file).collect());
+        // The same holds for a document.
+        let files = files.unwrap_or_default();
+        configs.insert("bootstrap-assets".to_owned(), MachineConfig { files, units: Vec::new() });
+    }
     configs
+}
+
+fn delivered_file(file: &DocumentFile) -> PlannedFile {
+    let digest = digest(file.contents.expose().as_bytes());
+    PlannedFile { path: file.path(), mode: format!("{:04o}", file.mode), digest }
 }
 
 fn planned_file(entry: &FileEntry) -> PlannedFile {

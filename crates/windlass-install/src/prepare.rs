@@ -1,5 +1,5 @@
-//! The `prepare` flow: spec → complete spec → keys → kubeconfigs → manifests → Ignition configs, written to
-//! the cluster directory. Deciding is done in memory; the directory changes at the end, all or nothing.
+//! The `prepare` flow: spec → complete spec → keys → kubeconfigs → manifests → the bootstrap machine's assets → Ignition
+//! configs, written to the cluster directory. Deciding is done in memory; the directory changes at the end, all or nothing.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,16 @@ use tracing::info;
 use windlass_assets::asset::{Asset, AssetError, AssetFile};
 use windlass_assets::directory::{AssetDir, Committed, Draft};
 use windlass_assets::ignition::Parts;
-use windlass_assets::{BootstrapConfigs, Configs, IgnitionConfigs, Kubeconfigs, Manifests, RoleConfigs, Units};
+use windlass_assets::{
+    AddonKeys, BootstrapAssets, BootstrapConfigs, Configs, IgnitionConfigs, Kubeconfigs, Manifests, RoleConfigs,
+    SshKeys, Units,
+};
 use windlass_pki::{KeySource, Pki};
 use windlass_spec::file::read_and_complete;
 use windlass_spec::{CompleteSpec, Problems};
 use windlass_steps::journal::{Journal, JournalError};
 
+use crate::addon_keys;
 use crate::logbook::is_launched;
 use crate::metadata::Metadata;
 
@@ -29,14 +33,20 @@ pub struct Assets {
     pub pki: Pki,
     /// Kubeconfigs.
     pub kubeconfigs: Kubeconfigs,
+    /// The keys of the bucket of runtime addons.
+    pub addon_keys: AddonKeys,
     /// Manifests.
     pub manifests: Manifests,
     /// Configuration files.
     pub configs: Configs,
     /// Units.
     pub units: Units,
+    /// The keys of a push, where there is one.
+    pub ssh: Option<SshKeys>,
     /// Ignition configs.
     pub ignition: IgnitionConfigs,
+    /// What the bootstrap machine gets after its first boot.
+    pub bootstrap_assets: BootstrapAssets,
 }
 
 /// Why `prepare` stopped. Nothing was written.
@@ -123,22 +133,41 @@ pub fn make(
     let pki = Pki::make(&spec, previous.pki.as_ref(), keys, now).map_err(|source| AssetError::MakePki { source })?;
     let pki = draft.settle(pki)?;
     let kubeconfigs = draft.settle(Kubeconfigs::make(&spec, &pki))?;
+    let addon_keys = addon_keys::make(previous.addon_keys.as_ref(), &metadata.infra_id, keys, now)?;
+    let addon_keys = draft.settle(addon_keys)?;
+    addon_keys::signing(&addon_keys)?;
     let manifests = Manifests::make(&spec).map_err(|source| AssetError::RenderManifests { source })?;
     let manifests = draft.settle(manifests)?;
     let configs = draft.settle(Configs::make(&spec))?;
     let units = draft.settle(Units::make(&spec))?;
+    let ssh = draft.settle(SshKeys::make(&spec, previous.ssh, keys))?;
     let parts = Parts {
         spec: &spec,
         pki: &pki,
         kubeconfigs: &kubeconfigs,
+        addon_keys: &addon_keys,
         manifests: &manifests,
         configs: &configs,
         units: &units,
+        ssh: ssh.as_ref(),
     };
     let roles = draft.settle(RoleConfigs::make(parts))?;
+    let bootstrap_assets = draft.settle(BootstrapAssets::make(parts))?;
     let bootstrap = draft.settle(BootstrapConfigs::make(parts, &roles))?;
     let ignition = IgnitionConfigs::of(roles, bootstrap);
-    Ok(Assets { metadata, spec, pki, kubeconfigs, manifests, configs, units, ignition })
+    Ok(Assets {
+        metadata,
+        spec,
+        pki,
+        kubeconfigs,
+        addon_keys,
+        manifests,
+        configs,
+        units,
+        ssh,
+        ignition,
+        bootstrap_assets,
+    })
 }
 
 /// Reads a prepared directory as launch will use it.
@@ -148,10 +177,13 @@ pub fn load(dir: &AssetDir) -> Result<Assets, AssetError> {
         spec: CompleteSpec::read(dir)?,
         pki: <Pki as Asset>::read(dir)?,
         kubeconfigs: Kubeconfigs::read(dir)?,
+        addon_keys: AddonKeys::read(dir)?,
         manifests: Manifests::read(dir)?,
         configs: Configs::read(dir)?,
         units: Units::read(dir)?,
+        ssh: Option::<SshKeys>::read(dir)?,
         ignition: IgnitionConfigs::read(dir)?,
+        bootstrap_assets: BootstrapAssets::read(dir)?,
     })
 }
 
@@ -173,14 +205,23 @@ fn refuse_launched(directory: &std::path::Path) -> Result<(), PrepareError> {
 struct Previous {
     metadata: Option<Metadata>,
     pki: Option<Pki>,
+    addon_keys: Option<AddonKeys>,
+    ssh: Option<SshKeys>,
 }
 
 impl Previous {
     fn read(dir: &AssetDir) -> Result<Self, AssetError> {
         if !dir.is_prepared() {
-            return Ok(Previous { metadata: None, pki: None });
+            return Ok(Previous { metadata: None, pki: None, addon_keys: None, ssh: None });
         }
-        Ok(Previous { metadata: Some(Metadata::read(dir)?), pki: Some(<Pki as Asset>::read(dir)?) })
+        // An older windlass, which knew of no such keys, may have prepared the directory.
+        let has_keys = dir.is_locked(&AddonKeys::openpgp_private());
+        Ok(Previous {
+            metadata: Some(Metadata::read(dir)?),
+            pki: Some(<Pki as Asset>::read(dir)?),
+            addon_keys: has_keys.then(|| AddonKeys::read(dir)).transpose()?,
+            ssh: Option::<SshKeys>::read(dir)?,
+        })
     }
 }
 

@@ -6,7 +6,7 @@ mod record;
 mod watcher;
 
 pub use double::FakeSight;
-pub use record::{Record, Records, UnitState, UnmetLine};
+pub use record::{Attempt, Ending, Record, Records, StageLine, UnitState, UnmetLine};
 pub use watcher::Watcher;
 
 use k8s_openapi::api::core::v1::{Node, Pod};

@@ -5,14 +5,14 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
-use windlass_platform::{Platform, SeenMachine};
+use windlass_platform::{MachineState, Platform, SeenMachine};
 use windlass_steps::clock::rfc3339_millis;
 use windlass_steps::event::Kind;
 use windlass_steps::journal::History;
 use windlass_steps::report::chain;
 
 use crate::launch;
-use crate::sight::Sight;
+use crate::sight::{Record, Sight, UnitState};
 
 /// How a cluster is.
 #[derive(Debug, Serialize)]
@@ -25,6 +25,8 @@ pub struct Status {
     pub steps: Vec<StepStatus>,
     /// Every machine, or why they cannot be seen.
     pub machines: Seen<Vec<SeenMachine>>,
+    /// Every unit of ours on each machine that runs, or why they cannot be seen.
+    pub units: BTreeMap<String, Seen<BTreeMap<String, UnitStatus>>>,
     /// Every node and whether it is Ready, or why they cannot be seen.
     pub nodes: Seen<BTreeMap<String, NodeStatus>>,
     /// Every criterion that did not hold when it was last looked at.
@@ -79,6 +81,41 @@ pub enum StepState {
     Done,
 }
 
+/// How far a unit of a machine has come.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct UnitStatus {
+    /// Whether it still works.
+    pub state: UnitState,
+    /// What it does now, or did last.
+    pub stage: String,
+    /// When it began that, RFC 3339.
+    pub since: String,
+    /// Seconds that all of it took, once it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took: Option<f64>,
+    /// Which attempt it is, from 1.
+    pub attempt: u32,
+    /// Where it stands, in one line.
+    pub words: String,
+    /// Whether it only does what it does all the time.
+    #[serde(skip)]
+    stays: bool,
+}
+
+impl From<&Record> for UnitStatus {
+    fn from(record: &Record) -> Self {
+        UnitStatus {
+            state: record.state,
+            stage: record.stage.clone(),
+            since: record.since.clone(),
+            took: record.took(),
+            attempt: record.attempt,
+            words: record.story(),
+            stays: record.stays(),
+        }
+    }
+}
+
 /// Whether a node is Ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum NodeStatus {
@@ -109,10 +146,18 @@ pub async fn status(infra_id: &str, history: &History, platform: &impl Platform,
         Ok(_) | Err(_) => sight.nodes().await.map_err(|error| chain(error.as_ref()).join(": ")),
     };
     let nodes = nodes.map(|nodes| nodes.iter().map(of_node).collect());
+    let mut units = BTreeMap::new();
+    let running = |machine: &&SeenMachine| machine.state == MachineState::Running;
+    for machine in machines.iter().flatten().filter(running) {
+        let records = sight.records(&machine.name).await.map_err(|error| chain(error.as_ref()).join(": "));
+        let told = records.map(|records| records.iter().map(|(unit, r)| (unit.clone(), r.into())).collect());
+        units.insert(machine.name.clone(), Seen::from(told));
+    }
     Status {
         infra_id: infra_id.to_owned(),
         steps: steps(history),
         machines: machines.into(),
+        units,
         nodes: nodes.into(),
         unmet: unmet(history),
     }
@@ -187,6 +232,12 @@ impl fmt::Display for Status {
             }
             Seen::Unseen { unseen } => writeln!(f, "machines cannot be seen: {unseen}")?,
         }
+        for (machine, units) in &self.units {
+            match units {
+                Seen::There(units) => units.iter().try_for_each(|(unit, status)| line(f, machine, unit, status))?,
+                Seen::Unseen { unseen } => writeln!(f, "units of {machine} cannot be seen: {unseen}")?,
+            }
+        }
         match &self.nodes {
             Seen::There(nodes) => {
                 nodes.iter().try_for_each(|(name, status)| writeln!(f, "node {name:<17} {status:?}"))?
@@ -196,5 +247,63 @@ impl fmt::Display for Status {
         self.unmet.iter().try_for_each(|UnmetCriterion { step, statement, reason, since }| {
             writeln!(f, "not met: {step}: {statement}: {reason} (since {since})")
         })
+    }
+}
+
+/// Only what is under way or went wrong is worth a line.
+fn line(f: &mut fmt::Formatter<'_>, machine: &str, unit: &str, status: &UnitStatus) -> fmt::Result {
+    let UnitStatus { state, since, took, words, stays, .. } = status;
+    if *state == UnitState::Done || *stays {
+        return Ok(());
+    }
+    let took = took.map(|took| format!(", after {took:.1} s")).unwrap_or_default();
+    writeln!(f, "unit {machine} {unit:<14} {words} (since {since}{took})")
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_platform::fake::Fake;
+    use windlass_spec::file::read_and_complete;
+
+    use super::*;
+    use crate::sight::{FakeSight, StageLine};
+
+    #[tokio::test]
+    async fn units_are_told_with_their_stage_and_how_long_they_took() {
+        let text = b"apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\n";
+        let (_, spec) = read_and_complete(text).unwrap();
+        let (platform, sight) = (Fake::default(), FakeSight::whole(&spec));
+        for machine in ["master-0", "worker-0", "worker-1"] {
+            platform.put(machine, "worker");
+        }
+        platform.set("worker-1", MachineState::Off);
+        let since = "2026-11-18T10:00:00.000Z".to_owned();
+        let record = |state, stage: &str, ended: bool| Record {
+            since: since.clone(),
+            ended: ended.then(|| since.clone()),
+            stages: vec![StageLine { name: stage.into(), started: since.clone(), took: Some(1.25) }],
+            ..Record::at(state, stage)
+        };
+        sight.change(|shown| {
+            let units = [
+                ("bootstrap", record(UnitState::Done, "open-gate", true)),
+                ("hook-a", record(UnitState::Failed, "run", true)),
+                ("join", record(UnitState::Running, "await-api", false)),
+                ("kubelet-checker", record(UnitState::Running, "watch", false)),
+            ];
+            shown.records.insert("master-0".into(), units.map(|(unit, record)| (unit.to_owned(), record)).into());
+        });
+        let status = status("demo-abcde", &History::default(), &platform, &sight).await;
+        let text = status.to_string();
+        let told: Vec<&str> = text.lines().filter(|line| line.starts_with("unit")).collect();
+        let want = [
+            "unit master-0 hook-a         failed at run (since 2026-11-18T10:00:00.000Z, after 1.2 s)",
+            "unit master-0 join           is at await-api (since 2026-11-18T10:00:00.000Z)",
+            "units of worker-0 cannot be seen: worker-0 cannot be asked",
+        ];
+        assert_eq!(told, want);
+        let data = serde_json::to_value(&status).unwrap();
+        assert_eq!(data["units"]["master-0"]["bootstrap"]["took"], 1.25);
+        assert_eq!(data["units"]["worker-1"], serde_json::Value::Null);
     }
 }

@@ -12,7 +12,7 @@ use windlass_steps::criterion::Observation;
 use windlass_steps::journal::History;
 use windlass_steps::report::chain;
 
-use crate::sight::{Sight, UnitState};
+use crate::sight::Sight;
 use crate::status;
 
 const UNITS_LIMIT: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub struct Finding {
     pub subject: String,
     /// Why.
     pub reason: String,
-    /// Since when a step has waited for it, RFC 3339, if one does.
+    /// Since when a step has waited for it, or a unit is where it is, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
 }
@@ -85,8 +85,12 @@ async fn of_machine(machine: &SeenMachine, platform: &impl Platform, sight: &imp
     let mut findings = Vec::new();
     match sight.records(&machine.name).await {
         Ok(records) => {
-            let open = records.iter().filter(|(_, r)| r.state == UnitState::Failed || !r.unmet.is_empty());
-            findings.extend(open.map(|(unit, record)| finding(unit, record.words())));
+            let open = records.iter().filter(|(_, record)| record.is_in_trouble());
+            findings.extend(open.map(|(unit, record)| {
+                let since = record.ended.as_ref().unwrap_or(&record.since);
+                let since = Some(since.clone()).filter(|since| !since.is_empty());
+                Finding { since, ..finding(unit, record.story()) }
+            }));
         }
         Err(error) => findings.push(finding("what its units say", chain(error.as_ref()).join(": "))),
     }
@@ -178,7 +182,7 @@ mod tests {
     use windlass_spec::file::read_and_complete;
 
     use super::*;
-    use crate::sight::{FakeSight, UnmetLine};
+    use crate::sight::{FakeSight, Record, UnitState, UnmetLine};
 
     fn said(stdout: &str) -> Executed {
         Executed { code: 0, stdout: stdout.to_owned(), stderr: String::new() }
@@ -194,7 +198,16 @@ mod tests {
         platform.put("worker-1", "worker");
         platform.set("worker-1", MachineState::Off);
         sight.change(|shown| {
-            shown.records.insert("master-0".to_owned(), crate::sight::Records::new());
+            let since = "2026-11-18T10:00:00.000Z".to_owned();
+            let hook = Record {
+                ended: Some(since),
+                said: vec!["no such device".into()],
+                ..Record::at(UnitState::Failed, "run")
+            };
+            let done = Record::at(UnitState::Done, "open-gate");
+            shown
+                .records
+                .insert("master-0".to_owned(), [("bootstrap".into(), done), ("hook-driver".into(), hook)].into());
             shown.nodes.retain(|node| node.metadata.name.as_deref() != Some("worker-1"));
             let full = UnmetLine { statement: "etcd runs".to_owned(), reason: "it has ended: disk full".to_owned() };
             shown.backends[0].trouble = Some("refused".to_owned());
@@ -205,6 +218,7 @@ mod tests {
         platform.answer(words, said("started\nno such flag\n"));
         let told = why(None, &platform, &sight).await.to_string();
         let want = [
+            "master-0: hook-driver: failed at run: no such device (since 2026-11-18T10:00:00.000Z)",
             "master-0: etcd runs: it has ended: disk full",
             "master-0: kubelet.service: the unit has failed: started; no such flag",
             "worker-1: the machine: is off",

@@ -66,7 +66,7 @@ async fn flow(
 }
 
 fn unreachable(error: &AccessError) -> Failure {
-    Failure::of(Exit::TryAgain, error, "see whether Ignition has written every file of bootstrap.ign")
+    Failure::of(Exit::TryAgain, error, "see whether Ignition and bootstrap-assets have written every file")
 }
 
 /// Puts the add-ons into the API.

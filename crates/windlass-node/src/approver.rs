@@ -13,7 +13,6 @@ pub mod judge;
 
 mod burnt;
 mod expected;
-mod follow;
 mod node;
 mod request;
 mod review;

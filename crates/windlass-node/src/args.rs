@@ -4,7 +4,11 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use windlass_spec::GroupName;
+
+use crate::os_update::coordinator::Required;
+use crate::os_update::protocol::ADDONS_STAGED;
 
 /// What windlass runs on every machine of a cluster.
 #[derive(Debug, Parser)]
@@ -51,7 +55,11 @@ pub enum LogLevel {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Prepare this machine for its kubelet (k8s-node-bootstrap.service)
-    Bootstrap,
+    Bootstrap(Bootstrap),
+    /// Remove what another version of the container runtime has left (containerd.service)
+    RuntimeData,
+    /// Import the images that came with this machine (runtime-images.service)
+    ImportImages,
     /// Join a master's kubelet to its cluster (kubelet-join.service)
     Join,
     /// Have this etcd member's certificates signed (the pre-start agent of the etcd pod)
@@ -60,6 +68,8 @@ pub enum Command {
     MachineConfigServer(Twin),
     /// Sign the certificates of etcd members while there is no API
     EtcdSigner(EtcdSigner),
+    /// Fetch what the control plane is started with, and put it where bootkube waits for it (bootstrap-assets.service)
+    BootstrapAssets(BootstrapAssets),
     /// Start the control plane and hand it over to the masters (bootkube.service)
     Bootkube,
     /// Apply the add-ons and see them done (addons.service)
@@ -70,6 +80,18 @@ pub enum Command {
     Checkpoint,
     /// Write the machine's pod network configuration when its subnet is known
     Cni,
+    /// Restart a kubelet or a container runtime that hangs (kubelet-checker.service)
+    KubeletChecker,
+    /// Run a hook of the user's and record how it ends (windlass-hook-NAME.service)
+    RunHook(RunHook),
+    /// Run a script of the user's and record how it ends (windlass-user-data-NAME.service)
+    RunUserData(RunUserData),
+    /// Say on the Node whether this machine has staged an OS update, and drain and reboot it when that is allowed
+    UpdateAgent,
+    /// Let machines that have staged an OS update reboot, one at a time
+    RebootCoordinator(RebootCoordinator),
+    /// Put the addons for this machine's next OS in place before it reboots
+    PreReboot(PreReboot),
     /// Try a cluster from inside, for `windlass verify`
     #[command(subcommand)]
     Probe(Probe),
@@ -83,6 +105,35 @@ pub enum Command {
     Pause,
 }
 
+/// `windlass-node bootstrap`.
+#[derive(Debug, Clone, Args)]
+pub struct Bootstrap {
+    /// Look for an update of the operating system first, and boot into it
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub upgrade_os: bool,
+    /// Leave the container runtime and the kubelet as they are on this machine
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub torcx_skip_setup: bool,
+    /// Believe addon manifests without a look at their signatures
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub no_verify_signatures: bool,
+    /// Take this version of Kubernetes and ask nobody
+    #[arg(long, value_name = "VERSION")]
+    pub force_kube_version: Option<String>,
+    /// Where addon manifests are; {{.Board}} and {{.OSVersion}} are filled in [default: the cluster's object store]
+    #[arg(long, value_name = "URL")]
+    pub torcx_manifest_url: Option<String>,
+    /// Ask and decide, say what would be done, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Say what was asked, what answered, what was chosen and why; before the first success as a dry run
+    #[arg(long)]
+    pub explain: bool,
+    /// Stop for good when this stage begins, once in the life of a machine, for tests
+    #[arg(long, hide = true, value_name = "STAGE")]
+    pub held_at: Option<String>,
+}
+
 /// `windlass-node machine-config-server`.
 #[derive(Debug, Clone, Args)]
 pub struct Twin {
@@ -94,12 +145,69 @@ pub struct Twin {
     pub listen: SocketAddr,
 }
 
+/// `windlass-node bootstrap-assets`.
+#[derive(Debug, Clone, Args)]
+pub struct BootstrapAssets {
+    /// Take the assets from the standard input, as launch pushes them, instead of fetching them
+    #[arg(long)]
+    pub stdin: bool,
+}
+
 /// `windlass-node etcd-signer`.
 #[derive(Debug, Clone, Args)]
 pub struct EtcdSigner {
     /// Where to listen, for tests
     #[arg(long, hide = true, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:6443")]
     pub listen: SocketAddr,
+}
+
+/// `windlass-node run-hook`.
+#[derive(Debug, Clone, Args)]
+pub struct RunHook {
+    /// What the hook is called
+    #[arg(value_parser = GroupName::parse)]
+    pub name: GroupName,
+    /// Run it in a container of this image, with the machine's root at /rootfs
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "WORD")]
+    pub command: Vec<OsString>,
+}
+
+/// `windlass-node run-user-data`.
+#[derive(Debug, Clone, Args)]
+pub struct RunUserData {
+    /// What the script is called
+    #[arg(value_parser = GroupName::parse)]
+    pub name: GroupName,
+}
+
+/// `windlass-node pre-reboot`.
+#[derive(Debug, Clone, Args)]
+pub struct PreReboot {
+    /// Where addon manifests are; {{.Board}} and {{.OSVersion}} are filled in [default: the cluster's object store]
+    #[arg(long, value_name = "URL")]
+    pub torcx_manifest_url: Option<String>,
+}
+
+/// `windlass-node reboot-coordinator`.
+#[derive(Debug, Clone, Args)]
+pub struct RebootCoordinator {
+    /// Annotations that have to be "true" on a Node before it reboots, with commas between them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = ADDONS_STAGED)]
+    pub before_reboot_annotations: Vec<String>,
+    /// Annotations that have to be "true" on a Node after it has rebooted, before the next one may begin
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub after_reboot_annotations: Vec<String>,
+}
+
+impl RebootCoordinator {
+    /// What has to be said about a Node. An empty list of names is no name.
+    pub fn required(&self) -> Required {
+        let named = |names: &[String]| names.iter().filter(|name| !name.is_empty()).cloned().collect();
+        Required { before: named(&self.before_reboot_annotations), after: named(&self.after_reboot_annotations) }
+    }
 }
 
 /// `windlass-node report`.
@@ -157,10 +265,54 @@ mod tests {
     }
 
     #[test]
+    fn the_knobs_of_the_node_flow_are_those_of_its_document() {
+        let read = |words: &[&str]| {
+            let arguments = Arguments::try_parse_from([&["windlass-node", "bootstrap"], words].concat());
+            match arguments.map(|arguments| arguments.command) {
+                Ok(Command::Bootstrap(bootstrap)) => Ok(bootstrap),
+                Ok(_) => panic!("another command"),
+                Err(error) => Err(error),
+            }
+        };
+        let plain = read(&[]).unwrap();
+        assert!(plain.upgrade_os && !plain.torcx_skip_setup && !plain.no_verify_signatures);
+        assert!(!read(&["--upgrade-os=false"]).unwrap().upgrade_os);
+        assert!(read(&["--torcx-skip-setup"]).unwrap().torcx_skip_setup);
+        assert!(read(&["--no-verify-signatures=true"]).unwrap().no_verify_signatures);
+        assert!(read(&["--upgrade-os=perhaps"]).is_err());
+    }
+
+    #[test]
+    fn the_words_of_a_hook_are_its_own() {
+        let words = ["windlass-node", "run-hook", "warm", "--image", "a/b:1", "--", "warm", "--image", "x", "--"];
+        let Command::RunHook(hook) = Arguments::try_parse_from(words).unwrap().command else { panic!("another") };
+        assert_eq!((hook.name.as_str(), hook.image.as_deref()), ("warm", Some("a/b:1")));
+        assert_eq!(hook.command, ["warm", "--image", "x", "--"]);
+        for bad in [&["run-hook", "../x", "--", "a"][..], &["run-hook", "x"], &["run-user-data", "a/b"]] {
+            assert!(Arguments::try_parse_from([&["windlass-node"], bad].concat()).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
     fn the_dashboard_listens_everywhere_unless_told() {
         let arguments = Arguments::try_parse_from(["windlass-node", "dashboard"]).unwrap();
         let Command::Dashboard(dashboard) = arguments.command else { panic!("another command") };
         assert_eq!(dashboard.listen, "0.0.0.0:8080".parse().unwrap());
         assert_eq!(dashboard.kubeconfig, None);
+    }
+    #[test]
+    fn a_reboot_waits_for_the_addons_unless_told() {
+        let read = |words: &[&str]| {
+            let words = ["windlass-node", "reboot-coordinator"].iter().chain(words);
+            let Command::RebootCoordinator(command) = Arguments::try_parse_from(words).unwrap().command else {
+                panic!("another command")
+            };
+            let Required { before, after } = command.required();
+            (before.join(" "), after.join(" "))
+        };
+        assert_eq!(read(&[]), ("windlass.dev/addons-staged".to_owned(), String::new()));
+        assert_eq!(read(&["--before-reboot-annotations="]).0, "");
+        let both = ["--before-reboot-annotations=a,b", "--after-reboot-annotations", "c"];
+        assert_eq!(read(&both), ("a b".to_owned(), "c".to_owned()));
     }
 }

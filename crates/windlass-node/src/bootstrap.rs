@@ -1,104 +1,98 @@
-//! The node flow (`k8s-node-bootstrap.service`), on every machine: who am I, acknowledge the config, set the kernel,
-//! configure the runtime, then what the machine's role needs, and at last the gate (`kubelet.env`). Every act can be
-//! repeated: systemd starts the unit again until all of them succeed.
+//! The node flow (`k8s-node-bootstrap.service`), on every machine, after seed documents 001 and 004.
+//!
+//! 1. `learn-facts`: who am I
+//! 2. `acknowledge-config`: the machine-config server hears that the config has arrived
+//! 3. `set-kernel`
+//! 4. `choose-versions`: what to run, see [`crate::choice`]; the operating system is updated on the way
+//! 5. `stage-addons`, `install-addons`: runtime and kubelet for the present and the next operating system
+//! 6. `configure-runtime`
+//! 7. what the role needs: `place-manifests` for masters, `await-api` and `obtain-certificate` for workers
+//! 8. `open-gate`: `kubelet.env`, with the version that the kubelet follows
+//! 9. `reboot`, if operating system or runtime are others now; it does not return
+//!
+//! Every act can be repeated: systemd starts the unit again until all of them succeed, and never once the gate is open.
 
 pub(crate) mod acknowledge;
+mod error;
 mod files;
-mod http;
+pub(crate) mod http;
 mod identity;
+mod knobs;
+mod next;
+mod reboot;
 mod runtime;
 mod sysctl;
 
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 
-use thiserror::Error;
 use tracing::info;
+use windlass_artifacts::signature::{Trusted, minisign, openpgp};
 use windlass_cloud_api::Role;
-use windlass_steps::host::{Commands, Host, HostError, Mode, read_file};
+use windlass_steps::clock::SystemClock;
+use windlass_steps::host::{Commands, Host, Mode, read_file};
 use windlass_steps::report::chain;
 
+use crate::args;
+use crate::choice::{Choice, Explanation, Given, Knobs, Machine, Seen, Sources, UpgradeOs, choose};
 use crate::exit::{Exit, Failure};
-use crate::facts::{Facts, FactsError};
-use crate::join::{self, JoinError};
+use crate::extension::{self, Plan, Then};
+use crate::facts::Facts;
+use crate::join;
 use crate::places::Places;
 use crate::record::Recorder;
-
-use files::FileError;
-use identity::IdentityError;
-use runtime::RuntimeError;
+use crate::runtime_data;
 
 pub use acknowledge::Acknowledged;
+pub use error::BootstrapError;
+pub use next::NextOs;
+
+use knobs::knobs;
 
 /// Where a machine asks about itself.
 const METADATA: ([u8; 4], u16) = ([169, 254, 169, 254], 80);
 const STATUS_LIMIT: u64 = 64 << 10;
+const KEY_LIMIT: u64 = 1 << 20;
 
-/// Why a machine is not ready for its kubelet.
-#[derive(Debug, Error)]
-pub enum BootstrapError {
-    /// It does not know who it is.
-    #[error("cannot learn who this machine is")]
-    LearnFacts {
-        /// Why not.
-        source: IdentityError,
-    },
-    /// It cannot write that down.
-    #[error("cannot keep who this machine is")]
-    KeepFacts {
-        /// Why not.
-        source: FactsError,
-    },
-    /// The container runtime is not there, or not known.
-    #[error("cannot configure the container runtime")]
-    ConfigureRuntime {
-        /// Why not.
-        source: RuntimeError,
-    },
-    /// The kernel does not say what it allows.
-    #[error("cannot tell what the kernel allows")]
-    ReadStatus {
-        /// Why not.
-        source: HostError,
-    },
-    /// A file is missing or cannot be written.
-    #[error("cannot prepare this machine")]
-    PlaceFiles {
-        /// Why not.
-        source: FileError,
-    },
-    /// A worker has no credentials for the API.
-    #[error("cannot join the cluster")]
-    Join {
-        /// Why not.
-        source: JoinError,
-    },
-}
-
-/// Runs the flow once.
-pub async fn run(places: &Places) -> Result<(), Failure> {
+/// Runs the flow once, or says what it would do, or why it did what it did.
+pub async fn run(places: &Places, command: &args::Bootstrap) -> Result<(), Failure> {
+    if command.explain
+        && !command.dry_run
+        && let Some(explanation) = Explanation::read(places)
+    {
+        return say(&explanation);
+    }
+    if command.dry_run || command.explain {
+        return dry_run(places, command).await;
+    }
     let mut record = Recorder::begin(places, "bootstrap", "learn-facts");
-    let done = prepare(places, METADATA.into(), &Host, &mut record).await;
+    record.hold_at(places, command.held_at.as_deref());
+    let done = prepare(places, command, METADATA.into(), &Host, &mut record).await;
     match &done {
         Ok(()) => record.done(),
         Err(error) => record.failed(chain(error)),
     }
-    done.map_err(|error| failure(&error))
+    done.map_err(|error| error.failure())
 }
 
 /// The flow itself.
 async fn prepare(
     places: &Places,
+    command: &args::Bootstrap,
     metadata: SocketAddr,
     commands: &impl Commands,
     record: &mut Recorder,
 ) -> Result<(), BootstrapError> {
     let facts = learn_facts(places, metadata, record).await?;
+    let knobs = knobs(command, &facts)?;
     record.stage("acknowledge-config");
     acknowledge::acknowledge(places, &facts, &mut join::observer(record)).await;
     record.stage("set-kernel");
     sysctl::apply(places);
+    let mut explanation = Explanation::default();
+    let (choice, then) = set_up(places, &facts, &knobs, commands, record, &mut explanation).await?;
     record.stage("configure-runtime");
-    configure_runtime(places, commands).await?;
+    configure_runtime(places, &choice, commands).await?;
     match facts.role {
         Role::Bootstrap => {}
         Role::Master => place_manifests(places, &facts, record)?,
@@ -107,9 +101,24 @@ async fn prepare(
         }
     }
     record.stage("open-gate");
-    files::open_gate(places, &facts).map_err(|source| BootstrapError::PlaceFiles { source })?;
-    info!(machine = %facts.name, "machine prepared");
-    Ok(())
+    let why = reboot::due(places, &then)?;
+    explanation.did(format!("opened the gate for kubelet {}", choice.kubernetes));
+    if let Some(why) = &why {
+        explanation.did(format!("booted {why}"));
+    }
+    explanation.write(places).map_err(|source| BootstrapError::KeepExplanation { source })?;
+    files::open_gate(places, &facts, &choice.kubernetes).map_err(|source| BootstrapError::PlaceFiles { source })?;
+    info!(machine = %facts.name, kubernetes = %choice.kubernetes, "machine prepared");
+    match why {
+        None => Ok(()),
+        Some(why) => {
+            record.stage("reboot");
+            record.data("reboot", why);
+            // All but the boot itself: after it nobody is left to say so.
+            record.done();
+            reboot::now(commands).await.map_err(|source| BootstrapError::Reboot { source })
+        }
+    }
 }
 
 async fn learn_facts(places: &Places, metadata: SocketAddr, record: &mut Recorder) -> Result<Facts, BootstrapError> {
@@ -120,8 +129,119 @@ async fn learn_facts(places: &Places, metadata: SocketAddr, record: &mut Recorde
     Ok(facts)
 }
 
-async fn configure_runtime(places: &Places, commands: &impl Commands) -> Result<(), BootstrapError> {
-    let format = runtime::format(commands).await.map_err(|source| BootstrapError::ConfigureRuntime { source })?;
+/// Chooses what to run and installs it.
+async fn set_up(
+    places: &Places,
+    facts: &Facts,
+    knobs: &Knobs,
+    commands: &impl Commands,
+    record: &mut Recorder,
+    explanation: &mut Explanation,
+) -> Result<(Choice, Then), BootstrapError> {
+    record.stage("choose-versions");
+    let (choice, downloader) = {
+        let mut observe = join::observer(record);
+        let sources = Machine::new(places, facts, &mut observe);
+        let sources = sources.await.map_err(|source| BootstrapError::BeginToAsk { source })?;
+        let choice = decide(places, knobs, &sources, explanation).await?;
+        (choice, sources.downloader().clone())
+    };
+    record.data("kubernetes", choice.kubernetes.to_string());
+    let plan = plan(places, &choice)?;
+    if let Some(setup) = &choice.setup {
+        record.data("runtime", setup.runtime.as_str());
+        record.stage("stage-addons");
+        let staged = extension::stage(places, &downloader, &plan.fetch).await;
+        let staged = staged.map_err(|source| BootstrapError::StageAddons { source })?;
+        setup.seen.write(places).map_err(|source| BootstrapError::KeepSeen { source })?;
+        record.stage("install-addons");
+        // Before anything changes: a run that is repeated finds the new extensions in place and has to boot all the same.
+        runtime_data::note_owner(places).map_err(|source| BootstrapError::NoteData { source })?;
+        reboot::note(places, &plan.then)?;
+        extension::install(places, &staged, &plan.remove).map_err(|source| BootstrapError::InstallAddons { source })?;
+        if plan.then == Then::Merge {
+            reboot::merge(commands).await.map_err(|source| BootstrapError::MergeAddons { source })?;
+        }
+    }
+    tell(&plan, explanation);
+    Ok((choice, plan.then))
+}
+
+async fn decide(
+    places: &Places,
+    knobs: &Knobs,
+    sources: &impl Sources,
+    explanation: &mut Explanation,
+) -> Result<Choice, BootstrapError> {
+    let seen = Seen::read(places).map_err(|source| BootstrapError::ReadSeen { source })?;
+    let (trusted, clock) = (trusted(places)?, SystemClock::new());
+    let given = Given { knobs, trusted: &trusted, seen: &seen, clock: &clock };
+    choose(sources, &given, explanation).await.map_err(|source| BootstrapError::Choose { source })
+}
+
+/// Whose signatures count: what the installer left. Without any nothing verifies.
+fn trusted(places: &Places) -> Result<Trusted, BootstrapError> {
+    let text = |path: std::path::PathBuf| {
+        let bytes = path.exists().then(|| read_file(&path, KEY_LIMIT)).transpose();
+        let bytes = bytes.map_err(|source| BootstrapError::ReadKeys { source })?;
+        Ok::<_, BootstrapError>(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    };
+    let use_keys = |source| BootstrapError::UseKeys { source };
+    let openpgp = text(places.addon_keys())?.map(|keys| openpgp::Keyring::parse(&keys)).transpose();
+    let minisign = text(places.addon_key())?.map(|key| minisign::PublicKey::parse(&key)).transpose();
+    Ok(Trusted { openpgp: openpgp.map_err(use_keys)?, minisign: minisign.map_err(use_keys)? })
+}
+
+fn plan(places: &Places, choice: &Choice) -> Result<Plan, BootstrapError> {
+    let installed = extension::list(places).map_err(|source| BootstrapError::ListAddons { source })?;
+    Ok(extension::plan(&installed, choice))
+}
+
+fn tell(plan: &Plan, explanation: &mut Explanation) {
+    plan.fetch.iter().for_each(|package| explanation.did(format!("fetched {}", package.directory())));
+    plan.remove.iter().for_each(|directory| explanation.did(format!("removed {directory}")));
+    if plan.fetch.is_empty() && plan.remove.is_empty() {
+        explanation.did("changed no addon: what is wanted is there");
+    }
+}
+
+/// Asks and decides as the flow does, but asks for no update of the operating system: that would be doing.
+async fn dry_run(places: &Places, command: &args::Bootstrap) -> Result<(), Failure> {
+    let explanation = would(places, command).await.map_err(|error| error.failure())?;
+    say(&explanation)
+}
+
+async fn would(places: &Places, command: &args::Bootstrap) -> Result<Explanation, BootstrapError> {
+    let facts = identity::learn(METADATA.into(), &mut |_| Ok(())).await;
+    let facts = facts.map_err(|source| BootstrapError::LearnFacts { source })?;
+    let knobs = Knobs { upgrade_os: UpgradeOs::No, ..knobs(command, &facts)? };
+    let mut observe = |_: windlass_steps::wait::Change<'_>| Ok(());
+    let sources = Machine::new(places, &facts, &mut observe).await;
+    let sources = sources.map_err(|source| BootstrapError::BeginToAsk { source })?;
+    let mut explanation = Explanation::default();
+    let choice = decide(places, &knobs, &sources, &mut explanation).await?;
+    let plan = plan(places, &choice)?;
+    plan.fetch.iter().for_each(|package| explanation.did(format!("would fetch {}", package.directory())));
+    plan.remove.iter().for_each(|directory| explanation.did(format!("would remove {directory}")));
+    match &plan.then {
+        Then::Nothing | Then::Merge => explanation.did("would not boot again"),
+        Then::Reboot(why) => explanation.did(format!("would boot {why}")),
+    }
+    Ok(explanation)
+}
+
+fn say(explanation: &Explanation) -> Result<(), Failure> {
+    let said = write!(io::stdout(), "{explanation}");
+    said.map_err(|error| Failure::of(Exit::TryAgain, &error, "see that the output can be written"))
+}
+
+/// For the runtime that was chosen, which the next boot may bring; else for the one that is there.
+async fn configure_runtime(places: &Places, choice: &Choice, commands: &impl Commands) -> Result<(), BootstrapError> {
+    let runtime = |source| BootstrapError::ConfigureRuntime { source };
+    let format = match &choice.setup {
+        Some(setup) => runtime::format_of(setup.runtime.as_str()).map_err(runtime)?,
+        None => runtime::format(commands).await.map_err(runtime)?,
+    };
     let status =
         read_file(places.own_status(), STATUS_LIMIT).map_err(|source| BootstrapError::ReadStatus { source })?;
     let scores = runtime::oom_scores(&String::from_utf8_lossy(&status));
@@ -136,25 +256,6 @@ fn place_manifests(places: &Places, facts: &Facts, record: &mut Recorder) -> Res
     // Facts of a master always have the number.
     let Some(index) = facts.etcd_index else { return Ok(()) };
     files::place_manifests(places, index).map_err(|source| BootstrapError::PlaceFiles { source })
-}
-
-fn failure(error: &BootstrapError) -> Failure {
-    let (exit, next) = match error {
-        BootstrapError::LearnFacts { source: IdentityError::Ask { .. } } => {
-            (Exit::TryAgain, "see that the platform's metadata service answers at 169.254.169.254")
-        }
-        BootstrapError::LearnFacts { .. } => (Exit::Permanent, "see what the platform says about this machine"),
-        BootstrapError::ConfigureRuntime { source: RuntimeError::KnowVersion { .. } } => {
-            (Exit::Permanent, "install a runtime that goes with the cluster's version")
-        }
-        BootstrapError::ConfigureRuntime { .. } => (Exit::TryAgain, "see that the runtime's extension is merged"),
-        BootstrapError::PlaceFiles { source: FileError::Write { .. } }
-        | BootstrapError::KeepFacts { .. }
-        | BootstrapError::ReadStatus { .. } => (Exit::TryAgain, "see that the machine's disk is well"),
-        BootstrapError::PlaceFiles { .. } => (Exit::Permanent, "see what Ignition wrote to /etc/kubernetes/installer"),
-        BootstrapError::Join { source } => return join::failure_of(error, source),
-    };
-    Failure::of(exit, error, next)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::dashboard::{self, DashboardError};
 use crate::exit::{Exit, Failure};
 use crate::places::Places;
 use crate::{
-    addons, approver, bootstrap, checkpoint, cni, config_server, etcd_certs, etcd_signer, health, join, log, pause,
-    pivot, probe, record,
+    addons, approver, bootstrap, bootstrap_assets, checkpoint, cni, config_server, etcd_certs, etcd_signer, health,
+    hook, join, kubelet_checker, log, os_update, pause, pivot, probe, record, runtime_data,
 };
 
 /// How long a report is held back that its asker knows already.
@@ -44,16 +44,25 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 async fn work(command: &Command, places: &Places) -> Result<(), Failure> {
     match command {
-        Command::Bootstrap => bootstrap::run(places).await,
+        Command::Bootstrap(command) => bootstrap::run(places, command).await,
+        Command::RuntimeData => runtime_data::clean(places).await,
+        Command::ImportImages => runtime_data::import(places).await,
         Command::Join => join::run(places).await,
         Command::EtcdCerts => etcd_certs::run(places).await,
         Command::MachineConfigServer(twin) => config_server::run(places, twin).await,
         Command::EtcdSigner(command) => etcd_signer::run(places, command).await,
+        Command::BootstrapAssets(command) => bootstrap_assets::run(places, command).await,
         Command::Bootkube => pivot::run(places).await,
         Command::Addons => addons::run(places).await,
         Command::CsrApprover => approver::run(places).await,
         Command::Checkpoint => checkpoint::run(places).await,
         Command::Cni => cni::run(places).await,
+        Command::KubeletChecker => kubelet_checker::run(places).await,
+        Command::RunHook(hook) => hook::run(places, hook).await,
+        Command::RunUserData(command) => hook::run_user_data(places, &command.name).await,
+        Command::UpdateAgent => os_update::agent::run(places).await,
+        Command::PreReboot(command) => os_update::hook::run(places, command.torcx_manifest_url.as_deref()).await,
+        Command::RebootCoordinator(command) => os_update::coordinator::run(command.required()).await,
         Command::Probe(command) => probe::run(command).await,
         Command::Health => say(&health::look(places, &Host).await),
         Command::Report(_) | Command::Dashboard(_) | Command::Pause => Ok(()),

@@ -85,7 +85,7 @@ pub enum ConfigServerError {
 
 /// Serves configs until told to end.
 pub async fn run(places: &Places, twin: &Twin) -> Result<(), Failure> {
-    let mut recorder = (!twin.in_cluster).then(|| Recorder::begin(places, UNIT, "start"));
+    let mut recorder = (!twin.in_cluster).then(|| Recorder::begin_serving(places, UNIT, "start"));
     let ended = start(places, twin, &mut recorder).await;
     let mut failed = |error: &ConfigServerError| {
         if let Some(recorder) = &mut recorder {
@@ -95,7 +95,9 @@ pub async fn run(places: &Places, twin: &Twin) -> Result<(), Failure> {
     };
     let (https, desk, interrupt) = ended.map_err(|error| failed(&error))?;
     info!(listen = ?https.address(), "machine-config server started");
-    https.serve(serve::router(Arc::new(desk)), &interrupt).await;
+    let desk = Arc::new(desk);
+    https.serve(serve::router(Arc::clone(&desk)), &interrupt).await;
+    desk.book.close();
     info!("machine-config server ended");
     Ok(())
 }

@@ -81,7 +81,7 @@ pub enum EtcdCertsError {
 pub async fn run(places: &Places) -> Result<(), Failure> {
     // In the pod there is a place for records only if it was mounted.
     let can_record = make_dir(places.records(), Mode::PUBLIC_DIR).is_ok();
-    let mut recorder = can_record.then(|| Recorder::begin(places, UNIT, "obtain"));
+    let mut recorder = can_record.then(|| Recorder::begin_serving(places, UNIT, "obtain"));
     let mut observe = |statement: &str, reason: Option<&str>| {
         info!(statement, reason = reason.unwrap_or("holds"), "observed");
         if let Some(recorder) = &mut recorder {

@@ -74,14 +74,15 @@ pub enum SignerError {
 
 /// Signs until told to end.
 pub async fn run(places: &Places, command: &args::EtcdSigner) -> Result<(), Failure> {
-    let mut recorder = Recorder::begin(places, UNIT, "start");
+    let mut recorder = Recorder::begin_serving(places, UNIT, "start");
     match start(places, command).await {
         Ok((https, parts, interrupt)) => {
             recorder.stage("serve");
             recorder.data("listen", https.address().map(|address| address.to_string()).unwrap_or_default());
             info!(listen = ?https.address(), "signer started");
             let desk = Arc::new(Desk::new(parts, recorder));
-            https.serve(serve::router(desk), &interrupt).await;
+            https.serve(serve::router(Arc::clone(&desk)), &interrupt).await;
+            desk.close();
             info!("signer ended");
             Ok(())
         }

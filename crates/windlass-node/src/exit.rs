@@ -14,10 +14,12 @@ pub enum Exit {
     TryAgain,
     /// The same again will fail the same way (`EX_CONFIG`).
     Permanent,
+    /// What a hook of the user's ended with.
+    Passed(u8),
 }
 
 impl Exit {
-    /// Every code, in order.
+    /// Every code of our own, in order.
     pub const ALL: [Exit; 3] = [Exit::Done, Exit::TryAgain, Exit::Permanent];
 
     /// The number.
@@ -26,6 +28,7 @@ impl Exit {
             Exit::Done => 0,
             Exit::TryAgain => 75,
             Exit::Permanent => 78,
+            Exit::Passed(code) => code,
         }
     }
 
@@ -35,6 +38,7 @@ impl Exit {
             Exit::Done => "done",
             Exit::TryAgain => "try again",
             Exit::Permanent => "permanent: trying again will not help",
+            Exit::Passed(_) => "what the user's hook ended with",
         }
     }
 }

@@ -182,7 +182,7 @@ async fn await_api(client: &Client, observe: Observe<'_>) -> Result<(), JoinErro
 }
 
 /// No total time-out: a slow cluster is not a failed one, and the record says what is waited for.
-async fn wait_for(criterion: Criterion<'_>, observe: Observe<'_>) -> Result<(), Vec<Unmet>> {
+pub(crate) async fn wait_for(criterion: Criterion<'_>, observe: Observe<'_>) -> Result<(), Vec<Unmet>> {
     let wait = Wait::stalled_for(Duration::MAX).look_limit(LOOK_LIMIT);
     match wait.until(&[criterion], observe).await {
         Ok(()) => Ok(()),

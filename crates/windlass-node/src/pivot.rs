@@ -91,7 +91,7 @@ async fn with_temporary_api(run: &Run, site: &Site, told: &Told, freed: Freed) -
 }
 
 fn unusable(error: &SiteError) -> Failure {
-    Failure::of(Exit::TryAgain, error, "see whether Ignition has written every file of bootstrap.ign")
+    Failure::of(Exit::TryAgain, error, "see whether Ignition and bootstrap-assets have written every file")
 }
 
 /// Nobody told it to end, so that it cannot have begun.

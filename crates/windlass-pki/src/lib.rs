@@ -6,7 +6,7 @@
 //! here, the clock is a parameter, and so is randomness ([`KeySource`]).
 //!
 //! Everything is ECDSA P-256 with RFC 6979 signatures, so that the same keys and the same moment
-//! give the same bytes.
+//! give the same bytes. Only SSH keys ([`SshKey`]) are Ed25519, as SSH itself prefers.
 //!
 //! The main types are [`Pki`], [`Signer`] and [`Certificate`].
 
@@ -21,6 +21,7 @@ pub mod reference;
 pub mod request;
 mod signed;
 pub mod signer;
+pub mod ssh;
 pub mod table;
 pub mod template;
 
@@ -32,6 +33,7 @@ pub use list::Listing;
 pub use pki::{CertificateName, Contents, Issued, KeyName, Pki, PkiFile};
 pub use request::RequestError;
 pub use signer::{SignError, Signer};
+pub use ssh::{SshKey, SshKeyError};
 pub use table::{Authority, Leaf, MachineIdentity, MachineLeaf, Pair};
 pub use template::{San, Subject, Template, Usages};
 

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use windlass_assets::SshKeys;
 use windlass_spec::complete::Machine;
 
 use crate::seen::{Backend, Executed, MachineState, Provisioned, Receipt, Retirement, SeenMachine, Task};
-use crate::{BOOTSTRAP, Order, Platform, PlatformError};
+use crate::{BOOTSTRAP, BucketFile, Order, Platform, PlatformError};
 
 /// A platform in memory.
 #[derive(Debug, Default)]
@@ -25,6 +26,9 @@ struct State {
     answers: BTreeMap<String, Executed>,
     network: bool,
     config: bool,
+    bucket: Vec<BucketFile>,
+    assets: bool,
+    pushed: Vec<u8>,
 }
 
 impl Fake {
@@ -64,9 +68,19 @@ impl Fake {
         self.lock().calls.clone()
     }
 
+    /// What was fed last to a command over SSH.
+    pub fn pushed(&self) -> Vec<u8> {
+        self.lock().pushed.clone()
+    }
+
     /// The names of the machines that are there.
     pub fn names(&self) -> Vec<String> {
         self.lock().machines.keys().cloned().collect()
+    }
+
+    /// What is in the cluster's bucket.
+    pub fn bucket(&self) -> Vec<BucketFile> {
+        self.lock().bucket.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -96,6 +110,8 @@ impl Platform for Fake {
         let mut state = self.call("provision")?;
         state.network = true;
         state.config = order.has_bootstrap();
+        state.bucket = order.bucket.to_vec();
+        state.assets = order.pulled_assets().is_some();
         let network = &order.spec.spec.network;
         Ok(Provisioned { gateway: network.gateway, balancer: network.balancer, token_key: "00".repeat(32) })
     }
@@ -147,6 +163,17 @@ impl Platform for Fake {
         answer.ok_or_else(|| PlatformError::act(format!("run {words} on {machine}"), "the double has no answer"))
     }
 
+    async fn exec_over_ssh(&self, machine: &str, _: &SshKeys, task: &Task) -> Result<Executed, PlatformError> {
+        let mut state = self.call("exec_over_ssh")?;
+        let words = task.words.join(" ");
+        if !state.machines.contains_key(machine) {
+            return Err(PlatformError::act(format!("run {words} on {machine}"), "there is no such machine"));
+        }
+        state.pushed = task.stdin.clone();
+        let fine = Executed { code: 0, stdout: String::new(), stderr: String::new() };
+        Ok(state.answers.get(&words).cloned().unwrap_or(fine))
+    }
+
     async fn console(&self, machine: &str) -> Result<String, PlatformError> {
         self.call("console").map(|_| format!("the console of {machine}\n"))
     }
@@ -154,13 +181,16 @@ impl Platform for Fake {
     async fn retire_bootstrap(&self, _: &Order<'_>) -> Result<Retirement, PlatformError> {
         let mut state = self.call("retire_bootstrap")?;
         state.machines.remove(BOOTSTRAP);
-        let there = std::mem::take(&mut state.config);
-        Ok(Retirement { config_digest: there.then(|| "sha256:00".to_owned()) })
+        let (config, assets) = (std::mem::take(&mut state.config), std::mem::take(&mut state.assets));
+        let digest = |there: bool| there.then(|| "sha256:00".to_owned());
+        Ok(Retirement { config_digest: digest(config), assets_digest: digest(assets) })
     }
 
     async fn bootstrap_remains(&self) -> Result<Vec<String>, PlatformError> {
         let state = self.call("bootstrap_remains")?;
-        Ok(state.machines.keys().filter(|name| *name == BOOTSTRAP).cloned().collect())
+        let machine = state.machines.keys().filter(|name| *name == BOOTSTRAP).cloned();
+        let objects = [(state.config, "bootstrap.ign"), (state.assets, "bootstrap-assets.json")];
+        Ok(machine.chain(objects.iter().filter(|(there, _)| *there).map(|(_, key)| (*key).to_owned())).collect())
     }
 
     async fn is_there(&self) -> Result<bool, PlatformError> {
@@ -170,7 +200,8 @@ impl Platform for Fake {
     async fn destroy(&self) -> Result<Receipt, PlatformError> {
         let mut state = self.call("destroy")?;
         let before = std::mem::take(&mut state.machines).into_keys().collect();
-        (state.network, state.config) = (false, false);
+        (state.network, state.config, state.assets) = (false, false, false);
+        state.bucket.clear();
         Ok(Receipt { before, left: Vec::new() })
     }
 }

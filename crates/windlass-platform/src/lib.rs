@@ -2,7 +2,7 @@
 //!
 //! This crate is for turning assets into machines, networks, names and balancers ([`Platform`], from an [`Order`]), and for
 //! removing them again. It is not for what happens on those machines: whoever wants to know asks them through
-//! [`Platform::exec`]. [`local::Local`] is the small cloud on this host; [`fake::Fake`] is a double that flows are tested
+//! [`Platform::exec`] or over SSH ([`ssh::Session`]). [`local::Local`] is the small cloud on this host; [`fake::Fake`] is a double that flows are tested
 //! with.
 
 mod error;
@@ -10,9 +10,12 @@ pub mod fake;
 pub mod local;
 mod order;
 mod seen;
+pub mod ssh;
+
+use windlass_assets::SshKeys;
 
 pub use error::PlatformError;
-pub use order::{BOOTSTRAP, ETCD_INDEX, Order};
+pub use order::{ArtifactFile, BOOTSTRAP, BUCKET, BucketContent, BucketFile, ETCD_INDEX, Order};
 pub use seen::{Backend, Executed, MachineState, Provisioned, Receipt, Retirement, SeenMachine, Task};
 
 /// Makes, shows and removes the resources of one cluster. Every call may be repeated: what is there already is left as it
@@ -22,7 +25,8 @@ pub trait Platform {
     /// Everything about the platform itself that would stop a launch; nothing is changed by looking.
     async fn problems(&self, order: &Order<'_>) -> Vec<String>;
 
-    /// Makes the network, the zone with its records, the balancer and the object that the bootstrap machine starts from.
+    /// Makes the network, the zone with its records, the balancer, the cluster's bucket and the objects that the bootstrap
+    /// machine starts from.
     async fn provision(&self, order: &Order<'_>) -> Result<Provisioned, PlatformError>;
 
     /// What the network still waits for; nothing once it is there.
@@ -43,10 +47,13 @@ pub trait Platform {
     /// Runs a command on a machine.
     async fn exec(&self, machine: &str, task: &Task) -> Result<Executed, PlatformError>;
 
+    /// Runs a command on a machine over SSH, as soon as its sshd answers; the way to it is closed again.
+    async fn exec_over_ssh(&self, machine: &str, keys: &SshKeys, task: &Task) -> Result<Executed, PlatformError>;
+
     /// The end of what a machine printed on its console.
     async fn console(&self, machine: &str) -> Result<String, PlatformError>;
 
-    /// Removes the bootstrap machine, its config and its place behind the balancer.
+    /// Removes the bootstrap machine, its config, its assets and its place behind the balancer.
     async fn retire_bootstrap(&self, order: &Order<'_>) -> Result<Retirement, PlatformError>;
 
     /// What is still there of the bootstrap machine, found by looking; nothing once it has gone.

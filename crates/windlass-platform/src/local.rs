@@ -5,28 +5,30 @@ mod check;
 mod images;
 mod machine;
 
-pub use images::{ArtifactFile, BaseImage, Images};
+pub use images::{BaseImage, Images};
 
 use std::time::Duration;
 
+use windlass_assets::SshKeys;
 use windlass_cloud_api::{
-    BalancerSpec, Channel, Check, Client, ClusterSpec, Daemon, ForwardSpec, Label, LabelError, ObjectKey, RecordChange,
-    RecordKind, RecordName, Tag, TargetState,
+    BalancerSpec, Channel, Check, Client, ClusterSpec, Daemon, ForwardSpec, Label, LabelError, NewObject,
+    ObjectContent, ObjectKey, RecordChange, RecordKind, RecordName, Tag, TargetState,
 };
 use windlass_spec::CompleteSpec;
-use windlass_spec::file::Platform as PlatformSpec;
+use windlass_spec::file::{LocalChannel, Platform as PlatformSpec};
 use windlass_steps::criterion::{Criterion, Observation};
 use windlass_steps::reason;
 use windlass_steps::wait::Wait;
 
 use crate::seen::{Backend, Executed, Provisioned, Receipt, Retirement, SeenMachine, Task};
-use crate::{BOOTSTRAP, Order, Platform, PlatformError};
+use crate::{ArtifactFile, BOOTSTRAP, BUCKET, BucketContent, BucketFile, Order, Platform, PlatformError};
 use ask::{act, is_unknown};
 
 /// The ports that the balancer fronts: the API and the machine-config server.
 const PORTS: [u16; 2] = [6443, 22623];
 const API: &str = "api";
 const CONFIG: &str = "bootstrap.ign";
+const ASSETS: &str = "bootstrap-assets.json";
 /// How long a daemon may take to leave.
 const LEAVING: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(20);
@@ -66,19 +68,23 @@ impl Local {
         self.daemon.start().await.map(drop).map_err(reach)
     }
 
-    fn cluster_spec(&self, spec: &CompleteSpec) -> ClusterSpec {
+    fn cluster_spec(&self, spec: &CompleteSpec) -> Result<ClusterSpec, PlatformError> {
         let Tag { key, value } = self.tag();
         let network = &spec.spec.network;
-        let next = self.images.as_ref().and_then(Images::next);
-        ClusterSpec {
+        let next = match LocalChannel::parse(&spec.spec.os_update.channel) {
+            Some(LocalChannel::Beta) => self.images.as_ref().and_then(Images::next),
+            // A complete spec for this platform has one of the two.
+            Some(LocalChannel::Stable) | None => None,
+        };
+        Ok(ClusterSpec {
             domain: spec.spec.domain.to_string(),
             subnet: network.machine_cidr.net(),
             mtu: u16::try_from(network.mtu).unwrap_or(u16::MAX),
             tags: [(key, value)].into(),
             egress: check::egress(spec),
             channel: Channel { next },
-            public: Vec::new(),
-        }
+            public: vec![object_key(BUCKET)?],
+        })
     }
 
     /// The names that machines and the host ask for, with what each stands for.
@@ -117,10 +123,45 @@ impl Local {
         put.map(drop).map_err(act("make the balancer"))
     }
 
-    async fn put_config(&self, order: &Order<'_>) -> Result<(), PlatformError> {
+    /// One request for all files: the daemon takes large ones from where they lie on this host.
+    async fn put_bucket(&self, order: &Order<'_>) -> Result<(), PlatformError> {
+        let object = |file: &BucketFile| {
+            let content = match &file.content {
+                BucketContent::Text(text) => ObjectContent::Text(text.clone()),
+                BucketContent::File(ArtifactFile { path, digest }) => {
+                    ObjectContent::File { path: path.clone(), digest: digest.clone() }
+                }
+            };
+            Ok(NewObject { key: object_key(&format!("{BUCKET}/{}", file.key))?, content })
+        };
+        let objects: Vec<NewObject> = order.bucket.iter().map(object).collect::<Result<_, PlatformError>>()?;
+        let put = self.client.put_objects(&self.cluster, &objects).await;
+        put.map(drop).map_err(act("fill the cluster's bucket"))
+    }
+
+    /// What the bootstrap machine fetches: its config at its first boot, and then its assets.
+    async fn put_objects(&self, order: &Order<'_>) -> Result<(), PlatformError> {
         let config = order.config("assets/bootstrap.ign")?;
-        let put = self.client.put_object(&self.cluster, &config_key()?, config.as_bytes().to_vec()).await;
-        put.map(drop).map_err(act("keep the bootstrap machine's config"))
+        for (name, text) in [(CONFIG, Some(config)), (ASSETS, order.pulled_assets())] {
+            if let Some(text) = text {
+                let put = self.client.put_object(&self.cluster, &object_key(name)?, text.as_bytes().to_vec()).await;
+                put.map_err(act(format!("keep the object {name}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes an object, sees that it is gone, and says what it was.
+    async fn delete_object(&self, name: &str) -> Result<Option<String>, PlatformError> {
+        let attempt = || format!("delete the object {name}");
+        let proof = self.client.delete_object(&self.cluster, &object_key(name)?).await.map_err(act(attempt()))?;
+        match proof.key_gone && proof.bytes_gone {
+            true => Ok(proof.digest),
+            false => Err(PlatformError::act(
+                attempt(),
+                format!("key gone: {}, bytes gone: {}", proof.key_gone, proof.bytes_gone),
+            )),
+        }
     }
 }
 
@@ -136,12 +177,13 @@ impl Platform for Local {
         for (name, spec) in images.specs()? {
             self.client.put_image(&name, &spec).await.map_err(act(format!("name the image {name}")))?;
         }
-        let put = self.client.put_cluster(&self.cluster, &self.cluster_spec(order.spec)).await;
+        let put = self.client.put_cluster(&self.cluster, &self.cluster_spec(order.spec)?).await;
         let cluster = put.map_err(act(format!("make the network of {}", self.cluster)))?;
         self.put_records(order).await?;
         self.put_balancer(order, order.names_behind_balancer()).await?;
+        self.put_bucket(order).await?;
         if order.has_bootstrap() {
-            self.put_config(order).await?;
+            self.put_objects(order).await?;
         }
         let balancer = order.spec.spec.network.balancer;
         Ok(Provisioned { gateway: cluster.gateway, balancer, token_key: cluster.token_key })
@@ -194,6 +236,10 @@ impl Platform for Local {
         machine::exec(self, machine, task).await
     }
 
+    async fn exec_over_ssh(&self, machine: &str, keys: &SshKeys, task: &Task) -> Result<Executed, PlatformError> {
+        machine::exec_over_ssh(self, machine, keys, task).await
+    }
+
     async fn console(&self, machine: &str) -> Result<String, PlatformError> {
         let console = self.client.console(&self.cluster, &label(machine)?).await;
         console.map(|console| console.text).map_err(act(format!("read the console of {machine}")))
@@ -205,15 +251,10 @@ impl Platform for Local {
             Err(error) if !is_unknown(&error) => return Err(act("remove the bootstrap machine")(error)),
             Ok(()) | Err(_) => {}
         }
-        let proof = self.client.delete_object(&self.cluster, &config_key()?).await;
-        let proof = proof.map_err(act("delete the bootstrap machine's config"))?;
-        match proof.key_gone && proof.bytes_gone {
-            true => Ok(Retirement { config_digest: proof.digest }),
-            false => Err(PlatformError::act(
-                "delete the bootstrap machine's config",
-                format!("key gone: {}, bytes gone: {}", proof.key_gone, proof.bytes_gone),
-            )),
-        }
+        // A push that was killed leaves its way open.
+        machine::close_ssh(self, BOOTSTRAP).await?;
+        let config_digest = self.delete_object(CONFIG).await?;
+        Ok(Retirement { config_digest, assets_digest: self.delete_object(ASSETS).await? })
     }
 
     async fn bootstrap_remains(&self) -> Result<Vec<String>, PlatformError> {
@@ -221,8 +262,8 @@ impl Platform for Local {
         let machines = self.machines().await?;
         remains.extend(machines.iter().filter(|m| m.name == BOOTSTRAP).map(|m| format!("machine {}", m.name)));
         let objects = self.client.objects(&self.cluster).await.map_err(act("look at the objects"))?;
-        let config = config_key()?;
-        remains.extend(objects.iter().filter(|o| o.key == config).map(|o| format!("object {}", o.key)));
+        let own = [object_key(CONFIG)?, object_key(ASSETS)?];
+        remains.extend(objects.iter().filter(|o| own.contains(&o.key)).map(|o| format!("object {}", o.key)));
         let backends = self.backends().await?;
         remains.extend(backends.iter().filter(|b| b.machine == BOOTSTRAP).map(|b| format!("target {}", b.port)));
         Ok(remains)
@@ -302,6 +343,46 @@ fn label(name: &str) -> Result<Label, PlatformError> {
     Label::parse(name).map_err(|error| PlatformError::act(format!("call a thing of the local cloud {name}"), error))
 }
 
-fn config_key() -> Result<ObjectKey, PlatformError> {
-    ObjectKey::parse(CONFIG).map_err(|error| PlatformError::act("name an object", error))
+fn object_key(text: &str) -> Result<ObjectKey, PlatformError> {
+    ObjectKey::parse(text).map_err(|error| PlatformError::act("name an object", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_cloud_api::World;
+    use windlass_spec::file::read_and_complete;
+
+    use super::*;
+
+    fn local() -> Local {
+        let place = std::path::PathBuf::from("/nonexistent");
+        let daemon = Daemon { program: place.clone(), run: place.clone(), state: place, world: World::Simulated };
+        let tree = ArtifactFile { path: "/tree".into(), digest: "sha256:00".to_owned() };
+        let base = |os: &str| BaseImage { name: format!("base-{os}"), os_version: os.to_owned(), tree: tree.clone() };
+        let (bases, ignition) = (vec![base("1"), base("2")], "/ignition".into());
+        let images = Images { bases, ignition, preload: tree.clone(), extensions: tree.clone() };
+        Local::new(daemon, "demo-00000").unwrap().with_images(images)
+    }
+
+    fn asked(channel: &str) -> ClusterSpec {
+        let text = format!(
+            "apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata: {{name: demo}}\nspec: {{osUpdate: {{channel: {channel}}}}}\n"
+        );
+        let (_, spec) = read_and_complete(text.as_bytes()).unwrap();
+        local().cluster_spec(&spec).unwrap()
+    }
+
+    #[test]
+    fn the_next_system_is_offered_on_the_channel_that_has_one() {
+        for (channel, next) in [("stable", None), ("beta", Some("base-2"))] {
+            let offered = asked(channel).channel.next.map(|next| next.to_string());
+            assert_eq!(offered.as_deref(), next, "{channel}");
+        }
+    }
+
+    #[test]
+    fn machines_may_read_the_bucket_and_nothing_else_without_a_signed_url() {
+        let public: Vec<String> = asked("stable").public.iter().map(ToString::to_string).collect();
+        assert_eq!(public, ["addons"]);
+    }
 }

@@ -1,9 +1,11 @@
 //! What a platform is asked for: a complete spec and the configs that its machines boot with.
 
-use windlass_assets::IgnitionConfigs;
+use std::path::PathBuf;
+
+use windlass_assets::{BootstrapAssets, IgnitionConfigs};
 use windlass_spec::CompleteSpec;
 use windlass_spec::complete::{InstanceGroup, Machine, machines};
-use windlass_spec::file::{Role, Topology};
+use windlass_spec::file::{Delivery, Role, Topology};
 
 use crate::PlatformError;
 
@@ -21,14 +23,64 @@ pub struct Order<'a> {
     pub spec: &'a CompleteSpec,
     /// What machines boot with.
     pub ignition: &'a IgnitionConfigs,
+    /// What the bootstrap machine gets after that.
+    pub bootstrap_assets: &'a BootstrapAssets,
     /// The authorities behind the API and the machine-config server, PEM: the balancer's checks trust them.
     pub authorities: &'a str,
+    /// What the cluster's bucket holds from the beginning.
+    pub bucket: &'a [BucketFile],
+}
+
+/// The first part of the keys of the cluster's bucket. What is below it every machine may read, without a credential.
+pub const BUCKET: &str = "addons";
+
+/// A file of the cluster's bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketFile {
+    /// Its key, below [`BUCKET`].
+    pub key: String,
+    /// What is in it.
+    pub content: BucketContent,
+}
+
+/// What is in a file of the cluster's bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BucketContent {
+    /// This text.
+    Text(String),
+    /// What a file of this host holds.
+    File(ArtifactFile),
+}
+
+/// A file of the artifact cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArtifactFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// `sha256:…` of its bytes.
+    pub digest: String,
 }
 
 impl<'a> Order<'a> {
     /// Whether there is a bootstrap machine.
     pub fn has_bootstrap(&self) -> bool {
         self.spec.spec.topology == Topology::SelfHosted
+    }
+
+    /// What the bootstrap machine fetches, if it fetches anything.
+    pub fn pulled_assets(&self) -> Option<&'a str> {
+        match self.spec.spec.bootstrap_assets {
+            Delivery::Pull => self.bootstrap_assets.text(),
+            Delivery::Push => None,
+        }
+    }
+
+    /// What launch pushes to the bootstrap machine, if it pushes anything.
+    pub fn pushed_assets(&self) -> Option<&'a str> {
+        match self.spec.spec.bootstrap_assets {
+            Delivery::Pull => None,
+            Delivery::Push => self.bootstrap_assets.text(),
+        }
     }
 
     /// Every machine but the bootstrap machine.

@@ -102,6 +102,11 @@ impl Task {
     pub fn new<W: Into<String>>(words: impl IntoIterator<Item = W>, limit: Duration) -> Self {
         Task { words: words.into_iter().map(Into::into).collect(), stdin: Vec::new(), limit }
     }
+
+    /// The same, but it reads these bytes.
+    pub fn reading(self, stdin: impl Into<Vec<u8>>) -> Self {
+        Task { stdin: stdin.into(), ..self }
+    }
 }
 
 /// What came of a command on a machine.
@@ -121,6 +126,9 @@ pub struct Executed {
 pub struct Retirement {
     /// The digest of the config that was deleted; nothing if it was gone already.
     pub config_digest: Option<String>,
+    /// The digest of the assets that were deleted; nothing if they were gone already, or never there.
+    #[serde(default)]
+    pub assets_digest: Option<String>,
 }
 
 /// What destroying a cluster found, and what it left.

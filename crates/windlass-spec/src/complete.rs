@@ -13,11 +13,11 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use decide::complete;
+pub use decide::{addon_manifest_url, complete};
 pub use machines::{Machine, machines};
 pub use table::{Decided, decided};
 
-use crate::file::{AdditionalUserData, FileAsset, Hook, Platform, Role, Topology};
+use crate::file::{AdditionalUserData, Delivery, FileAsset, Hook, Platform, Role, Topology};
 use crate::name::{ClusterName, Domain, GroupName};
 use crate::network::{MachineCidr, PodCidr, ServiceCidr};
 use crate::version::KubeVersion;
@@ -54,6 +54,8 @@ pub struct CompleteCluster {
     pub kubernetes_version: KubeVersion,
     /// How the control plane runs.
     pub topology: Topology,
+    /// How the bootstrap machine gets what it starts the control plane with.
+    pub bootstrap_assets: Delivery,
     /// Where the machines come from.
     pub platform: Platform,
     /// The versions of what goes with Kubernetes.
@@ -260,7 +262,7 @@ pub struct OsUpdate {
     pub on_join: bool,
     /// Whether machines of a running cluster update, one at a time.
     pub reboots: crate::file::Reboots,
-    /// The channel that is asked.
+    /// The channel that is asked: on platform local, one of [`LocalChannel`](crate::file::LocalChannel).
     pub channel: String,
 }
 

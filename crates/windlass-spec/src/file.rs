@@ -38,6 +38,8 @@ pub struct ClusterFile {
     pub kubernetes_version: Option<KubeVersion>,
     /// How the control plane runs.
     pub topology: Option<Topology>,
+    /// How the bootstrap machine gets what it starts the control plane with.
+    pub bootstrap_assets: Option<Delivery>,
     /// Short for a group of masters of this size.
     pub masters: Option<u32>,
     /// Short for a group of workers of this size.
@@ -213,6 +215,15 @@ words!(
     }
 );
 words!(
+    /// How the bootstrap machine gets what it starts the control plane with.
+    Delivery {
+        /// The machine fetches it from the cluster's object store.
+        Pull = "pull",
+        /// Launch brings it over SSH.
+        Push = "push",
+    }
+);
+words!(
     /// What connects the pods.
     NetworkPlugin {
         /// flannel with its Kubernetes subnet manager.
@@ -239,6 +250,15 @@ words!(
         Coordinated = "coordinated",
         /// Never by themselves.
         Never = "never",
+    }
+);
+words!(
+    /// The channels of the local platform. Other platforms have their own, so the spec's field is any word.
+    LocalChannel {
+        /// Machines stay with the operating system that they boot first.
+        Stable = "stable",
+        /// The next one is offered.
+        Beta = "beta",
     }
 );
 words!(
@@ -322,7 +342,8 @@ pub struct Hook {
     pub after: Vec<String>,
     /// The command and its arguments; run on the machine, or in `image` if that is given.
     pub exec: Vec<String>,
-    /// The image whose container runs the command; without one the machine runs it itself.
+    /// The image whose container runs the command, with the machine's root at `/rootfs`; without one the machine runs it
+    /// itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 }

@@ -52,6 +52,11 @@ fn every_bad_spec_is_refused_with_its_place_and_remedy() {
         ("text for a list", spec("  instanceGroups: all\n"), "a text stands here, a list is wanted"),
         ("wrong word", spec("  topology: selfhosted\n"), "did you mean self-hosted?"),
         (
+            "channel that the local platform does not have",
+            spec("  osUpdate:\n    channel: alpha\n"),
+            "line 7: spec.osUpdate.channel: platform local has no channel alpha: use stable or beta",
+        ),
+        (
             "wrong api version",
             "apiVersion: v1\nkind: Cluster\nmetadata: {name: a}\nspec: {}\n".into(),
             "line 1: apiVersion: \"v1\" is not one of windlass.dev/v1alpha1",
@@ -193,6 +198,48 @@ fn every_bad_spec_is_refused_with_its_place_and_remedy() {
             "hook before no unit",
             group("    hooks: [{name: a, exec: [/bin/true], before: [kubelet]}]\n"),
             "is not a systemd unit name",
+        ),
+        (
+            "hook before no known kind of unit",
+            group("    hooks: [{name: a, exec: [/bin/true], after: [disk.device]}]\n"),
+            "is not a systemd unit name: write it as kubelet.service",
+        ),
+        ("hook with a name for a path", group("    hooks: [{name: ../a, exec: [/bin/true]}]\n"), "hooks[0].name:"),
+        (
+            "hook without command in an image",
+            group("    hooks: [{name: a, image: 'registry.example/a:1', exec: []}]\n"),
+            "hooks[0].exec: is empty: name the command",
+        ),
+        (
+            "hook in an image of no registry",
+            group("    hooks: [{name: a, image: 'busybox:1', exec: [sh]}]\n"),
+            "hooks[0].image: busybox:1 does not say which registry it comes from: write it in full",
+        ),
+        (
+            "hook before and after the same",
+            group("    hooks: [{name: a, exec: [/a], before: [x.service], after: [x.service]}]\n"),
+            "hooks[0].before: x.service is to wait for it and is waited for: keep one of the two",
+        ),
+        (
+            "hook in a circle",
+            group("    hooks: [{name: a, exec: [/a], before: [containerd.service], after: [kubelet.service]}]\n"),
+            "hooks[0].before: it waits for kubelet.service, which starts after containerd.service",
+        ),
+        (
+            "hook in an image before its runtime",
+            group("    hooks: [{name: a, image: 'a.b/c:1', exec: [a], before: [k8s-node-bootstrap.service]}]\n"),
+            "a hook with an image waits for containerd.service, which starts after k8s-node-bootstrap.service",
+        ),
+        (
+            "static pod in the place of etcd's",
+            group("    fileAssets: [{path: /etc/kubernetes/manifests/etcd.yaml, content: x}]\n"),
+            "fileAssets[0].path: /etc/kubernetes/manifests/etcd.yaml is windlass' own: choose another place",
+        ),
+        ("our own program", group("    fileAssets: [{path: /opt/windlass/bin/x, content: x}]\n"), "is windlass' own"),
+        (
+            "script with a path for a name",
+            group("    additionalUserData: [{name: a/b, type: shell, content: '#!/bin/sh'}]\n"),
+            "additionalUserData[0].name:",
         ),
         ("hook by relative path", group("    hooks: [{name: a, exec: [true.sh]}]\n"), "absolute path"),
         (

@@ -54,6 +54,22 @@ fn a_written_value_goes_over_a_decided_one_everywhere() {
 }
 
 #[test]
+fn channels_are_known_of_the_local_platform_alone() {
+    let aws = "platform: {aws: {}}";
+    for (platform, channel, is_good) in [
+        ("platform: {local: {}}", "stable", true),
+        ("platform: {local: {}}", "beta", true),
+        ("platform: {local: {}}", "Beta", false),
+        ("platform: {local: {}}", "edge", false),
+        (aws, "stable", true),
+        (aws, "edge", true),
+    ] {
+        let text = format!("{MINIMAL}spec:\n  {platform}\n  osUpdate: {{channel: {channel}}}\n");
+        assert_eq!(read_and_complete(text.as_bytes()).is_ok(), is_good, "{platform} {channel}");
+    }
+}
+
+#[test]
 fn every_flag_that_is_decided_exists_in_that_version() {
     for version in KubeVersion::ALL {
         for topology in ["self-hosted", "volumes"] {

@@ -137,6 +137,7 @@ pub fn asset_failure(error: &AssetError) -> Failure {
         AssetError::UseDirectory { .. } => {
             (Exit::Unexpected, "see that the directory can be written, or use another --dir")
         }
+        AssetError::MakeAddonKeys { .. } => (Exit::Unexpected, "see that this host's clock is right"),
         AssetError::RenderManifests { .. } => (Exit::Unexpected, "this is a fault of windlass: please report it"),
     };
     Failure::of(exit, error, next)

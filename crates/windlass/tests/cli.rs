@@ -118,6 +118,7 @@ fn a_seed_makes_two_directories_the_same() {
     }
     assert_eq!(read("a", "assets.lock"), read("b", "assets.lock"));
     assert_eq!(read("a", "assets/bootstrap.ign"), read("b", "assets/bootstrap.ign"));
+    assert_eq!(read("a", "assets/bootstrap-assets.json"), read("b", "assets/bootstrap-assets.json"));
 }
 
 #[test]

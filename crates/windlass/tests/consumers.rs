@@ -143,7 +143,9 @@ fn systemd_accepts_every_unit_and_rejects_a_broken_one() {
                 continue;
             }
             let field = |unit: &serde_json::Value, key: &str| unit[key].as_str().unwrap().to_owned();
-            let mut units: Vec<_> = entries.iter().map(|u| (field(u, "name"), field(u, "contents"))).collect();
+            // One without contents is the machine's own, and only enabled.
+            let own = entries.iter().filter(|unit| !unit["contents"].is_null());
+            let mut units: Vec<_> = own.map(|u| (field(u, "name"), field(u, "contents"))).collect();
             // A group's units order themselves around those of the role.
             for (name, text) in [
                 ("kubelet.service", "[Service]\nExecStart=/bin/touch x\n"),

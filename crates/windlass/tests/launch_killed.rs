@@ -12,10 +12,11 @@ use windlass_cloud_api::{Daemon, World};
 use windlass_steps::host::{HostError, Mode, Output, cmd, run_blocking, write_file};
 
 const SPEC: &str = "apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\nspec:\n  platform:\n    local:\n      egress: off\n";
-const STEPS: [&str; 12] = [
+const STEPS: [&str; 13] = [
     "preflight",
     "create-network",
     "start-machines",
+    "deliver-assets",
     "serve-machine-config",
     "form-etcd-quorum",
     "start-control-plane",
@@ -137,13 +138,13 @@ fn resume_finishes_a_launch_that_was_killed_at_any_boundary() {
 fn an_edit_since_prepare_reaches_the_machines() {
     let ground = Ground::new();
     let manifest = "assets/manifests/addons/coredns.yaml";
-    let (path, config) = (ground.cluster().join(manifest), ground.cluster().join("assets/bootstrap.ign"));
+    let (path, config) = (ground.cluster().join(manifest), ground.cluster().join("assets/bootstrap-assets.json"));
     let (ca, before) = (ground.authority(), fs::read(&config).unwrap());
     write_file(&path, fs::read_to_string(&path).unwrap() + "# mine\n", Mode::PRIVATE_FILE).unwrap();
     let launched = ground.windlass(&["launch"]);
     assert_eq!(launched.code, 0, "{}", launched.stderr);
     assert!(launched.stderr.contains(&format!("edited since prepare, and used as they are: {manifest}")));
-    assert_ne!(fs::read(&config).unwrap(), before, "the config that carries it is made again");
+    assert_ne!(fs::read(&config).unwrap(), before, "the document that carries it is made again");
     assert!(fs::read_to_string(&path).unwrap().ends_with("# mine\n"));
     assert_eq!(ground.authority(), ca);
     ground.down();

@@ -13,6 +13,9 @@ use super::{AddonError, AddonVersion, OsVersion, PackageName};
 use crate::archive::{Content, FileMode, Writer};
 use crate::digest::{Algorithm, Digest, Hasher};
 
+/// The file in an extension's directory that says which archive it came from: its digest, as torcx writes digests. A
+/// machine that finds the digest that it wants needs to fetch nothing.
+pub const ADDON_STAMP: &str = "windlass-addon";
 /// Where programs may lie, below `usr/`.
 const PROGRAM_DIRS: [&str; 4] = ["bin/", "sbin/", "libexec/", "local/bin/"];
 
@@ -134,7 +137,9 @@ pub fn pack_extension(extension: &Extension, out: impl Write) -> Result<Packed, 
 
 /// Lays an extension out as a directory of its own below `into`, as a machine merges it. A program that another
 /// extension there has too, as for another OS version, is one file with two names.
-pub fn lay_out_extension(extension: &Extension, into: &Path) -> Result<(), AddonError> {
+///
+/// The hash is that of the archive which [`pack_extension`] makes of it.
+pub fn lay_out_extension(extension: &Extension, hash: &Digest, into: &Path) -> Result<(), AddonError> {
     let name = extension.directory();
     let failed = |source| AddonError::LayOutExtension { name: name.clone(), source };
     let place = |file: &ExtensionFile, dir: &str| into.join(dir).join("usr").join(&file.path);
@@ -153,8 +158,12 @@ pub fn lay_out_extension(extension: &Extension, into: &Path) -> Result<(), Addon
     }
     let release = into.join(&name).join("usr/lib/extension-release.d");
     fs::create_dir_all(&release).map_err(failed)?;
-    let text = write_file(release.join(format!("extension-release.{name}")), extension.release(), Mode::PUBLIC);
-    text.map_err(|error| failed(io::Error::other(error)))
+    let release = release.join(format!("extension-release.{name}"));
+    let stamp = (into.join(&name).join(ADDON_STAMP), format!("{}\n", hash.to_torcx()));
+    for (path, text) in [(release, extension.release()), stamp] {
+        write_file(path, text, Mode::PUBLIC).map_err(|error| failed(io::Error::other(error)))?;
+    }
+    Ok(())
 }
 
 fn directories(dir: &Path) -> io::Result<Vec<String>> {

@@ -1,15 +1,6 @@
-//! A bucket: for each board and OS version a signed manifest, and beside it the packages that it names. Below the bucket's
-//! own address that is what `spec.artifacts.addonManifestURL` says unless someone writes another one.
-//!
-//! ```text
-//! amd64-usr/1/torcx_manifest.json{,.asc,.minisig}
-//! amd64-usr/1/packages/containerd/2.2.9/containerd-2.2.9-<digits of its hash>.tar.gz
-//! ```
-//!
-//! Packages fit one OS version only, so they lie below it, and their locations need no `..`. A package's name holds a
-//! part of its hash: publishing again never changes a file that an older manifest still names.
+//! A bucket in a directory of this host: packages are copied and hashed on the way, and the manifest's
+//! version follows from the one that lies there.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -17,14 +8,12 @@ use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 use windlass_steps::host::{Batch, HostError, Mode, make_dir, read_file};
 
-use super::{
-    AddonError, AddonVersion, Board, Location, Manifest, OsVersion, Package, PackageName, PackageVersion, Stamp,
-};
+use super::bucket::{MANIFEST, Offer, OfferedPackage, SignedManifest, check_expiry, package_path};
+use super::{AddonError, AddonVersion, Board, Manifest, OsVersion, PackageName};
 use crate::digest::{Algorithm, Digest, Hasher};
 use crate::fresh::FreshFile;
 use crate::signature::SigningKeys;
 
-const MANIFEST: &str = "torcx_manifest.json";
 const MANIFEST_LIMIT: u64 = 1 << 20;
 
 /// What is to be offered for one board and OS version.
@@ -73,54 +62,33 @@ pub struct Published {
 /// A kill between the manifest and its two signatures leaves a set that no machine accepts, until it is published
 /// again. One publication at a time: others wait.
 pub fn publish(bucket: &Path, publication: &Publication<'_>) -> Result<Published, AddonError> {
-    if publication.expires <= publication.now {
-        return Err(AddonError::DescribePublication { what: "it would have expired already".to_owned() });
-    }
+    check_expiry(publication.expires, publication.now)?;
     let dir = bucket.join(publication.board.as_str()).join(publication.os_version.as_str());
     directory(&dir)?;
     let _lock = lock(&bucket.join(".publish.lock"))?;
     let version = next_version(&dir)?.max(publication.at_least);
-    let mut lengths = BTreeMap::new();
-    let mut packages: BTreeMap<&PackageName, Vec<PackageVersion>> = BTreeMap::new();
-    for package in &publication.packages {
-        let (offered, length) = publish_package(&dir, package)?;
-        lengths.insert(offered.hash.clone(), length);
-        packages.entry(&package.name).or_default().push(offered);
-    }
-    let stamp = Stamp {
-        version,
-        expires: publication.expires,
+    let packages = publication.packages.iter().map(|package| publish_package(&dir, package));
+    let offer = Offer {
         board: publication.board.clone(),
         os_version: publication.os_version.clone(),
-        lengths,
+        packages: packages.collect::<Result<_, _>>()?,
+        version,
+        expires: publication.expires,
+        keys: publication.keys,
+        now: publication.now,
     };
-    let packages = packages.into_iter().map(|(name, versions)| offer(name, versions)).collect();
-    publish_manifest(&dir, &Manifest { packages, stamp: Some(stamp) }, publication)?;
+    publish_manifest(&dir, &offer.signed()?)?;
     Ok(Published { manifest: dir.join(MANIFEST), version })
 }
 
-/// The default is the last one that the caller named.
-fn offer(name: &PackageName, versions: Vec<PackageVersion>) -> Package {
-    Package { name: name.clone(), default_version: versions.last().map(|version| version.version.clone()), versions }
-}
-
-fn publish_package(dir: &Path, package: &PublishedPackage) -> Result<(PackageVersion, u64), AddonError> {
-    let PublishedPackage { name, version, archive, digest } = package;
-    let hash = File::open(archive).and_then(|file| Digest::of_reader(Algorithm::Sha512, file));
-    let hash = hash.map_err(|source| failed(archive, source))?;
-    let below = format!("packages/{name}/{version}");
-    let file = format!("{name}-{version}-{}.tar.gz", &hash.hex()[..16]);
-    directory(&dir.join(&below))?;
-    let length = copy(archive, &dir.join(&below).join(&file), [&hash, digest])?;
-    let location = Location::parse_url(&format!("{below}/{file}"))?;
-    let offered = PackageVersion {
-        version: version.clone(),
-        hash,
-        cas_digest: None,
-        source_package: None,
-        locations: vec![location],
-    };
-    Ok((offered, length))
+fn publish_package(dir: &Path, package: &PublishedPackage) -> Result<OfferedPackage, AddonError> {
+    let PublishedPackage { name, version, archive, digest } = package.clone();
+    let hash = File::open(&archive).and_then(|file| Digest::of_reader(Algorithm::Sha512, file));
+    let hash = hash.map_err(|source| failed(&archive, source))?;
+    let path = dir.join(package_path(&name, &version, &hash));
+    directory(path.parent().unwrap_or(dir))?;
+    let length = copy(&archive, &path, [&hash, &digest])?;
+    Ok(OfferedPackage { name, version, archive, digest, hash, length })
 }
 
 /// Copies a file, which gets its name only if it has all of these digests: what is offered is what was vouched for.
@@ -150,17 +118,13 @@ fn copy(from: &Path, to: &Path, wanted: [&Digest; 2]) -> Result<u64, AddonError>
     Ok(length)
 }
 
-fn publish_manifest(dir: &Path, manifest: &Manifest, publication: &Publication<'_>) -> Result<(), AddonError> {
-    let json = manifest.to_json();
-    // What we would refuse to read we do not write.
-    Manifest::parse(json.as_bytes()).map_err(|error| AddonError::DescribePublication { what: error.to_string() })?;
-    let signed = publication.keys.sign(MANIFEST, json.as_bytes(), publication.now);
-    let signed = signed.map_err(|source| AddonError::SignManifest { source })?;
+fn publish_manifest(dir: &Path, manifest: &SignedManifest) -> Result<(), AddonError> {
+    let SignedManifest { json, signatures } = manifest;
     let write = || -> Result<(), HostError> {
         let mut batch = Batch::default();
-        batch.write(dir.join(format!("{MANIFEST}.asc")), &signed.asc, Mode::PUBLIC)?;
-        batch.write(dir.join(format!("{MANIFEST}.minisig")), &signed.minisig, Mode::PUBLIC)?;
-        batch.write(dir.join(MANIFEST), &json, Mode::PUBLIC)?;
+        batch.write(dir.join(format!("{MANIFEST}.asc")), &signatures.asc, Mode::PUBLIC)?;
+        batch.write(dir.join(format!("{MANIFEST}.minisig")), &signatures.minisig, Mode::PUBLIC)?;
+        batch.write(dir.join(MANIFEST), json, Mode::PUBLIC)?;
         batch.commit()
     };
     write().map_err(|source| AddonError::PublishManifest { source })

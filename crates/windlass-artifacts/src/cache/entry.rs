@@ -147,6 +147,8 @@ pub struct Entry {
     pub links: Vec<String>,
     /// The digest of what it was made from, if the maker said.
     pub inputs: Option<Digest>,
+    /// Its SHA-512, if anybody has asked for it ([`Cache::sha512`](super::Cache::sha512)).
+    pub sha512: Option<Digest>,
 }
 
 /// What the maker of an artifact may add to it.
@@ -187,6 +189,8 @@ pub(super) struct Record {
     pub(super) links: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) inputs: Option<Digest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) sha512: Option<Digest>,
     pub(super) identity: Identity,
 }
 
@@ -224,6 +228,7 @@ impl Record {
             source: entry.source,
             links: entry.links.clone(),
             inputs: entry.inputs.clone(),
+            sha512: entry.sha512.clone(),
             identity,
         }
     }

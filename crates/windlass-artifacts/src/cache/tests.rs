@@ -239,3 +239,20 @@ proptest! {
         prop_assert!(cache.verify().unwrap().is_empty());
     }
 }
+
+#[test]
+fn a_sha512_is_taken_once_and_never_of_something_else() {
+    let Filled { cache, _dir } = filled(&[("containerd", "content"), ("kubelet", "other")]);
+    let found = |name: &str| cache.find(&key(name)).unwrap().unwrap();
+    let entry = found("containerd");
+    assert_eq!(entry.sha512, None);
+    let wanted = Digest::of(Algorithm::Sha512, b"content");
+    assert_eq!(cache.sha512(&entry).unwrap(), wanted);
+    assert_eq!(found("containerd").sha512, Some(wanted.clone()), "the record knows it");
+    fs::set_permissions(&entry.path, Permissions::from_mode(0o444)).unwrap();
+    assert_eq!(found("containerd").sha512, Some(wanted), "the content is still the same");
+    let entry = found("kubelet");
+    flip(&entry.path);
+    assert!(cache.sha512(&entry).unwrap_err().is_trust());
+    assert!(cache.find(&key("kubelet")).unwrap_err().is_trust(), "nothing was recorded");
+}

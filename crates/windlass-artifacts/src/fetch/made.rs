@@ -182,19 +182,22 @@ impl<C: Commands> Maker<'_, C> {
 
     /// The runtime and the kubelet as machines of this version have them in `/var/lib/extensions`, for both OS versions.
     /// A machine that starts with them needs to fetch nothing.
-    pub(super) async fn extensions(&self) -> Result<Entry, FetchError> {
+    /// They come from the same programs as the addons, in whose order they are.
+    pub(super) async fn extensions(&self, addons: &[Entry]) -> Result<Entry, FetchError> {
         let extensions = self.all_extensions()?;
-        let mut inputs: Vec<String> = extensions.iter().map(Extension::directory).collect();
-        for program in RUNTIME.into_iter().chain(["kubelet"]) {
-            inputs.push(format!("{program} {}", self.program(program)?.digest));
-        }
+        let archives: Vec<_> = addons.iter().map(|addon| addon.path.clone()).collect();
+        let inputs = extensions.iter().zip(addons);
+        let inputs: Vec<String> = inputs.map(|(e, addon)| format!("{} {}", e.directory(), addon.digest)).collect();
         let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
         let wanted = Wanted::new(Kind::Base, "extensions", self.version.as_str(), &inputs);
         let stages = self.stages(wanted.title());
         self.make(wanted, |room, out| async move {
             let tree = room.join("extensions");
-            for extension in &extensions {
-                lay_out_extension(extension, &tree).map_err(|source| FetchError::PackAddon { source })?;
+            for (extension, archive) in extensions.iter().zip(&archives) {
+                let hash = File::open(archive).and_then(|file| Digest::of_reader(Algorithm::Sha512, file));
+                let read = |source| CacheError::AddFile { file: archive.clone(), source };
+                let hash = hash.map_err(|source| FetchError::UseCache { source: read(source) })?;
+                lay_out_extension(extension, &hash, &tree).map_err(|source| FetchError::PackAddon { source })?;
             }
             pack_tree(&tree, &out, &stages)?;
             Ok(())

@@ -4,6 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
+/// How a data URL of base64 begins.
+const ENCODED: &str = "data:;base64,";
+
 /// An Ignition config.
 #[derive(Serialize)]
 pub(super) struct Config {
@@ -111,7 +114,8 @@ pub struct UnitEntry {
     /// Whether it is enabled; a unit without an `[Install]` part says nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Its text.
+    /// Its text; a unit of the machine's own system has it already.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub contents: String,
 }
 
@@ -160,6 +164,18 @@ impl Config {
         self
     }
 
+    /// The same for what needs quoting in a URL: the platform fills it in as base64.
+    pub(super) fn encoded_slot(mut self, path: &str, slot: &str) -> Self {
+        let contents = Contents { source: format!("{ENCODED}{slot}") };
+        self.storage.files.push(FileEntry { path: path.to_owned(), overwrite: true, mode: 0o600, contents });
+        self
+    }
+
+    /// Enables a unit that the machine's own system has.
+    pub(super) fn enable(self, name: &str) -> Self {
+        self.unit(name, "", Some(true))
+    }
+
     pub(super) fn unit(mut self, name: impl Into<String>, text: &str, enabled: Option<bool>) -> Self {
         self.systemd.units.push(UnitEntry { name: name.into(), enabled, contents: text.to_owned() });
         self
@@ -172,11 +188,11 @@ impl Config {
 
 /// Bytes as a data URL.
 pub(super) fn data_url(bytes: &[u8]) -> String {
-    format!("data:;base64,{}", STANDARD.encode(bytes))
+    format!("{ENCODED}{}", STANDARD.encode(bytes))
 }
 
 /// What a data URL of a [`FileEntry`] holds, if windlass wrote it.
 pub fn contents_of(entry: &FileEntry) -> Option<Vec<u8>> {
-    let encoded = entry.contents.source.strip_prefix("data:;base64,")?;
+    let encoded = entry.contents.source.strip_prefix(ENCODED)?;
     STANDARD.decode(encoded).ok()
 }

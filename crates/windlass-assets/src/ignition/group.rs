@@ -7,6 +7,8 @@ use windlass_spec::file::{AdditionalUserData, Encoding, FileAsset, Hook, UserDat
 
 use super::config::{Config, data_url};
 
+const PROGRAM: &str = "/opt/windlass/bin/windlass-node";
+
 /// The group's own config, if a user added anything.
 pub(super) fn config(group: &InstanceGroup) -> Option<Config> {
     if group.file_assets.is_empty() && group.additional_user_data.is_empty() && group.hooks.is_empty() {
@@ -53,7 +55,7 @@ fn add_user_data(config: Config, data: &AdditionalUserData) -> Config {
                  Type=oneshot\n\
                  RemainAfterExit=true\n\
                  TimeoutStartSec=infinity\n\
-                 ExecStart={script}\n\
+                 ExecStart={PROGRAM} run-user-data {name}\n\
                  ExecStartPost=/bin/touch {script}.done\n\
                  \n\
                  [Install]\n\
@@ -69,19 +71,18 @@ fn add_user_data(config: Config, data: &AdditionalUserData) -> Config {
     }
 }
 
+/// A hook that fails stays failed until the next boot: a unit that restarts is never among those that systemd lists as
+/// failed, and would hold those that wait for it for ever.
 fn hook_unit(hook: &Hook) -> String {
     let list = |key: &str, units: &[String]| -> String { units.iter().map(|u| format!("{key}={u}\n")).collect() };
     let mut after = list("After", &hook.after);
-    let command = match &hook.image {
-        None => hook.exec.clone(),
-        Some(image) => {
-            after.push_str("Wants=containerd.service\nAfter=containerd.service\n");
-            let mut command = vec!["/opt/windlass/bin/windlass-node".to_owned(), "run-image".to_owned()];
-            command.extend([hook.name.to_string(), image.clone()]);
-            command.extend(hook.exec.iter().cloned());
-            command
-        }
-    };
+    let mut command = vec![PROGRAM, "run-hook", hook.name.as_str()];
+    if let Some(image) = &hook.image {
+        after.push_str("Wants=containerd.service\nAfter=containerd.service\n");
+        command.extend(["--image", image]);
+    }
+    command.push("--");
+    command.extend(hook.exec.iter().map(String::as_str));
     format!(
         "[Unit]\n\
          Description=Hook {name}\n\
@@ -97,7 +98,7 @@ fn hook_unit(hook: &Hook) -> String {
          WantedBy=multi-user.target\n",
         name = hook.name,
         before = list("Before", &hook.before),
-        command = command.iter().map(|w| word(w)).collect::<Vec<_>>().join(" "),
+        command = command.into_iter().map(word).collect::<Vec<_>>().join(" "),
     )
 }
 
@@ -114,7 +115,74 @@ fn word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use windlass_spec::GroupName;
+
     use super::*;
+
+    fn hook(before: &[&str], after: &[&str], image: Option<&str>) -> Hook {
+        let units = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Hook {
+            name: GroupName::parse("warm").unwrap(),
+            before: units(before),
+            after: units(after),
+            exec: vec!["/opt/warm up".to_owned(), "--quiet".to_owned()],
+            image: image.map(str::to_owned),
+        }
+    }
+
+    /// A unit that is started by the same target as another and stands before it holds it until its command has ended,
+    /// because it is oneshot; that of one without an end would hold it for ever, and that of one that restarts too.
+    #[test]
+    fn a_hook_holds_those_that_wait_for_it_until_it_has_ended() {
+        let text = hook_unit(&hook(&["kubelet.service"], &["network-online.target"], None));
+        let lines: Vec<&str> = text.lines().collect();
+        for line in [
+            "Before=kubelet.service",
+            "After=network-online.target",
+            "Type=oneshot",
+            "RemainAfterExit=true",
+            "TimeoutStartSec=infinity",
+            "WantedBy=multi-user.target",
+            "ExecStart=/opt/windlass/bin/windlass-node run-hook warm -- \"/opt/warm up\" --quiet",
+        ] {
+            assert!(lines.contains(&line), "{text}");
+        }
+        assert!(!text.contains("Restart="));
+    }
+
+    #[test]
+    fn a_hook_in_an_image_waits_for_the_runtime() {
+        let text = hook_unit(&hook(&["kubelet.service"], &[], Some("registry.example/warm:2")));
+        let command = "ExecStart=/opt/windlass/bin/windlass-node run-hook warm --image registry.example/warm:2 -- ";
+        assert!(
+            text.contains(command) && text.contains("Wants=containerd.service\nAfter=containerd.service\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_script_is_marked_as_run_only_when_it_has_succeeded() {
+        let data = AdditionalUserData {
+            name: GroupName::parse("tune").unwrap(),
+            kind: UserDataType::Shell,
+            content: "#!/bin/sh\n".to_owned(),
+        };
+        let text = add_user_data(Config::new(), &data).to_text();
+        let config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let file = &config["storage"]["files"][0];
+        assert_eq!((file["path"].as_str(), file["mode"].as_u64()), (Some("/opt/windlass/user-data/tune"), Some(0o700)));
+        let unit = config["systemd"]["units"][0]["contents"].as_str().unwrap();
+        for line in [
+            "ConditionPathExists=!/opt/windlass/user-data/tune.done",
+            "ExecStart=/opt/windlass/bin/windlass-node run-user-data tune",
+            "ExecStartPost=/bin/touch /opt/windlass/user-data/tune.done",
+            "Before=kubelet.service",
+            "Type=oneshot",
+        ] {
+            assert!(unit.lines().any(|l| l == line), "{unit}");
+        }
+        assert!(!unit.contains("Restart="));
+    }
 
     #[test]
     fn words_of_a_command_keep_their_shape() {

@@ -4,7 +4,7 @@
 use windlass_pki::{Authority, kubeconfig::JOIN_TOKEN_PATH};
 use windlass_spec::CompleteSpec;
 use windlass_spec::complete::InstanceGroup;
-use windlass_spec::file::Topology;
+use windlass_spec::file::{Delivery, Topology};
 
 use super::Parts;
 use super::config::Config;
@@ -22,12 +22,27 @@ const TOKEN_KEY_PATH: &str = "/etc/windlass/token-key";
 /// The slot for the name, with signature and expiry, of the object that holds a config.
 pub const BOOTSTRAP_OBJECT: &str = "@BOOTSTRAP_OBJECT@";
 
+/// The slot for where the bootstrap machine's assets are and what they are known by, as base64.
+///
+/// What stands in an encoded place is encoded itself, so that the pointer is a config also before it is filled in.
+pub const BOOTSTRAP_ASSETS: &str = "BOOTSTRAP/ASSETS";
+/// Where the bootstrap machine finds that.
+const ASSETS_PATH: &str = "/etc/windlass/bootstrap-assets";
+
 /// The bootstrap machine's: its config is an object that is deleted after use. Who signs the machines' tokens is known
-/// only once the platform has made the cluster's network, so the key is not in that object.
+/// only once the platform has made the cluster's network, so the key is not in that object; nor is the URL of the assets
+/// that the machine fetches, which expires.
 pub(super) fn bootstrap(spec: &CompleteSpec) -> Config {
-    Config::new()
-        .merge(format!("http://objects.internal.{}/{BOOTSTRAP_OBJECT}", spec.spec.domain), None)
-        .slot(TOKEN_KEY_PATH, TOKEN_KEY)
+    let config = Config::new().merge(object_url(spec, BOOTSTRAP_OBJECT), None).slot(TOKEN_KEY_PATH, TOKEN_KEY);
+    match spec.spec.bootstrap_assets {
+        Delivery::Pull => config.encoded_slot(ASSETS_PATH, BOOTSTRAP_ASSETS),
+        Delivery::Push => config,
+    }
+}
+
+/// The URL of an object as machines ask for it: its name, with what the platform adds to it.
+pub fn object_url(spec: &CompleteSpec, object: &str) -> String {
+    format!("http://objects.internal.{}/{object}", spec.spec.domain)
 }
 
 /// A group's: the role's config, and the group's own if a user added something to it.

@@ -3,8 +3,9 @@
 use windlass_pki::{Authority, CertificateName, KeyName, Leaf, Pair, Pki};
 use windlass_spec::file::Topology;
 
-use super::Parts;
 use super::config::Config;
+use super::{Parts, ssh};
+use crate::bootstrap_assets::{DocumentFile, Folder};
 use crate::config::Config as ConfigFile;
 use crate::manifest::Group;
 use crate::unit::Host;
@@ -28,8 +29,10 @@ const MACHINE_CONFIG_CA: PkiEntry =
 const SA_KEY: PkiEntry = Key(KeyName::Pair(Pair::ServiceAccount), "sa.key");
 const SA_PUB: PkiEntry = PublicKey(Pair::ServiceAccount, "sa.pub");
 
+/// Whom the bootstrap machine and masters trust from their first boot on.
+const TRUSTED: &[PkiEntry] = &[CA, ETCD_CA];
 /// What an API server and its controllers need, on the bootstrap machine and on masters.
-const CONTROL_PLANE: &[PkiEntry] = &[CA, CA_KEY, ETCD_CA, FRONT_PROXY_CA, SA_KEY, SA_PUB];
+const CONTROL_PLANE: &[PkiEntry] = &[CA_KEY, FRONT_PROXY_CA, SA_KEY, SA_PUB];
 const CONTROL_PLANE_LEAVES: &[(Leaf, &str)] = &[
     (Leaf::ApiServer, "apiserver"),
     (Leaf::ApiServerKubeletClient, "apiserver-kubelet-client"),
@@ -41,11 +44,11 @@ const BOOTSTRAP: &[PkiEntry] = &[ETCD_CA_KEY, MACHINE_CONFIG_CA];
 const BOOTSTRAP_LEAVES: &[(Leaf, &str)] =
     &[(Leaf::MachineConfigServer, "machine-config-server"), (Leaf::EtcdSigner, "etcd-signer")];
 
-/// The bootstrap machine's: it serves the other configs, signs, and starts the control plane.
+/// The bootstrap machine's: it serves the other configs and signs. What it starts the control plane with follows.
 pub(super) fn bootstrap(parts: Parts<'_>, master: &str, worker: &str, groups: &[(String, String)]) -> Config {
-    let mut config = with_control_plane(common(parts, Host::Bootstrap), parts);
+    let mut config = with_api_config(common(parts, Host::Bootstrap), parts);
+    config = with_pki(config, parts.pki, TRUSTED, &[]);
     config = with_pki(config, parts.pki, BOOTSTRAP, BOOTSTRAP_LEAVES);
-    config = with_kubeconfigs(config, parts, &["admin", "controller-manager", "scheduler"]);
     config = config
         .file("/etc/kubernetes/kubelet-standalone.yaml", parts.configs.text(ConfigFile::KubeletStandalone))
         .file("/etc/kubernetes/installer/kubelet.env", parts.configs.text(ConfigFile::EnvMaster))
@@ -55,21 +58,25 @@ pub(super) fn bootstrap(parts: Parts<'_>, master: &str, worker: &str, groups: &[
     for (name, text) in groups {
         config = config.file(format!("/opt/windlass/machine-config/groups/{name}.ign"), text);
     }
-    for (group, target) in [
-        (Group::Bootstrap, "/opt/windlass/bootkube/bootstrap"),
-        (Group::ControlPlane, "/opt/windlass/bootkube/manifests"),
-        (Group::Addons, "/opt/windlass/addons/manifests"),
-    ] {
-        for (name, text) in parts.manifests.group(group) {
-            config = config.file(format!("{target}/{name}"), text);
-        }
+    if let Some(keys) = parts.ssh {
+        config = ssh::open(config, keys);
     }
     with_units(config, parts, Host::Bootstrap)
 }
 
+/// The keys and kubeconfigs that the bootstrap machine needs only once it starts a control plane.
+pub(crate) fn bootkube_secrets(parts: Parts<'_>) -> Vec<DocumentFile> {
+    let file = |folder| move |(name, text): (String, String)| DocumentFile::private(folder, name, text);
+    let keys = pki_files(parts.pki, CONTROL_PLANE, CONTROL_PLANE_LEAVES).into_iter().map(file(Folder::Keys));
+    let kubeconfigs = kubeconfig_files(parts, &["admin", "controller-manager", "scheduler"]);
+    keys.chain(kubeconfigs.into_iter().map(file(Folder::Kubeconfigs))).collect()
+}
+
 /// A master's.
 pub(super) fn master(parts: Parts<'_>) -> Config {
-    let mut config = with_control_plane(common(parts, Host::Master), parts);
+    let mut config = with_api_config(common(parts, Host::Master), parts);
+    config = with_pki(config, parts.pki, TRUSTED, &[]);
+    config = with_pki(config, parts.pki, CONTROL_PLANE, CONTROL_PLANE_LEAVES);
     config = with_machine_config_ca(config, parts);
     config = with_kubeconfigs(config, parts, &["controller-manager", "scheduler", "checkpointer", "kubelet-bootstrap"]);
     config = config
@@ -103,7 +110,10 @@ fn common(parts: Parts<'_>, host: Host) -> Config {
         .directory("/etc/kubernetes/manifests", 0o700)
         .directory("/etc/kubernetes/pki", 0o700)
         .file("/etc/kubernetes/installer/runtime-mappings.yaml", parts.configs.text(ConfigFile::RuntimeMappings))
+        .file("/etc/kubernetes/installer/bootstrap.env", parts.configs.text(bootstrap_env(host)))
         .file("/etc/kubernetes/installer/pause-image", format!("{}\n", parts.spec.spec.images.pause))
+        .file_with_mode("/etc/windlass/addon-keys.asc", &parts.addon_keys.openpgp.public, 0o644)
+        .file_with_mode("/etc/windlass/addon-key.minisign", &parts.addon_keys.minisign.public, 0o644)
         .file_with_mode("/etc/windlass/guard.nft", parts.configs.text(ConfigFile::Guard), 0o644)
         .file_with_mode("/etc/modules-load.d/windlass.conf", parts.configs.text(ConfigFile::Modules), 0o644)
         .file_with_mode("/etc/sysctl.d/90-windlass.conf", parts.configs.text(ConfigFile::Sysctl), 0o644);
@@ -113,8 +123,16 @@ fn common(parts: Parts<'_>, host: Host) -> Config {
     config
 }
 
-fn with_control_plane(config: Config, parts: Parts<'_>) -> Config {
-    let config = with_pki(config, parts.pki, CONTROL_PLANE, CONTROL_PLANE_LEAVES)
+fn bootstrap_env(host: Host) -> ConfigFile {
+    match host {
+        Host::Bootstrap => ConfigFile::EnvBootstrapOnce,
+        Host::Master | Host::Worker => ConfigFile::EnvBootstrap,
+    }
+}
+
+/// What API servers are configured with beside their flags.
+fn with_api_config(config: Config, parts: Parts<'_>) -> Config {
+    let config = config
         .file("/etc/kubernetes/config/audit-policy.yaml", parts.configs.text(ConfigFile::AuditPolicy))
         .file("/etc/kubernetes/config/authentication.yaml", parts.configs.text(ConfigFile::Authentication));
     match parts.spec.spec.topology {
@@ -133,30 +151,36 @@ fn with_machine_config_ca(config: Config, parts: Parts<'_>) -> Config {
     }
 }
 
-fn with_pki(mut config: Config, pki: &Pki, entries: &[PkiEntry], leaves: &[(Leaf, &str)]) -> Config {
-    let path = |name: &str| format!("/etc/kubernetes/pki/{name}");
-    for entry in entries {
-        config = match entry {
-            Certificate(name, file) => config.file(path(file), pki.certificate(*name).to_pem()),
-            Key(name, file) => config.file(path(file), pki.key(*name).to_pem().expose()),
-            PublicKey(pair, file) => config.file(path(file), pki.key(*pair).public().to_pem()),
-        };
-    }
-    for (leaf, file) in leaves {
-        config = config
-            .file(path(&format!("{file}.crt")), pki.certificate(*leaf).to_pem())
-            .file(path(&format!("{file}.key")), pki.key(*leaf).to_pem().expose());
-    }
-    config
+fn with_pki(config: Config, pki: &Pki, entries: &[PkiEntry], leaves: &[(Leaf, &str)]) -> Config {
+    let files = pki_files(pki, entries, leaves).into_iter();
+    files.fold(config, |config, (name, text)| config.file(format!("{}/{name}", Folder::Keys.path()), text))
 }
 
-fn with_kubeconfigs(mut config: Config, parts: Parts<'_>, names: &[&str]) -> Config {
-    for name in names {
-        if let Some(text) = parts.kubeconfigs.component(name) {
-            config = config.file(format!("/etc/kubernetes/{name}.kubeconfig"), text.expose());
-        }
-    }
-    config
+/// Keys and certificates by their names.
+fn pki_files(pki: &Pki, entries: &[PkiEntry], leaves: &[(Leaf, &str)]) -> Vec<(String, String)> {
+    let entry = |entry: &PkiEntry| match entry {
+        Certificate(name, file) => ((*file).to_owned(), pki.certificate(*name).to_pem()),
+        Key(name, file) => ((*file).to_owned(), pki.key(*name).to_pem().expose().clone()),
+        PublicKey(pair, file) => ((*file).to_owned(), pki.key(*pair).public().to_pem()),
+    };
+    let leaf = |(leaf, file): &(Leaf, &str)| {
+        let key = pki.key(*leaf).to_pem();
+        [(format!("{file}.crt"), pki.certificate(*leaf).to_pem()), (format!("{file}.key"), key.expose().clone())]
+    };
+    entries.iter().map(entry).chain(leaves.iter().flat_map(leaf)).collect()
+}
+
+fn with_kubeconfigs(config: Config, parts: Parts<'_>, names: &[&str]) -> Config {
+    let files = kubeconfig_files(parts, names).into_iter();
+    files.fold(config, |config, (name, text)| config.file(format!("{}/{name}", Folder::Kubeconfigs.path()), text))
+}
+
+fn kubeconfig_files(parts: Parts<'_>, names: &[&str]) -> Vec<(String, String)> {
+    let file = |name: &&str| {
+        let text = parts.kubeconfigs.component(name)?;
+        Some((format!("{name}.kubeconfig"), text.expose().clone()))
+    };
+    names.iter().filter_map(file).collect()
 }
 
 fn with_units(mut config: Config, parts: Parts<'_>, host: Host) -> Config {

@@ -23,6 +23,8 @@ static TEMPLATES: &[(&str, &str)] = &[
     template!("addons/dns-controller.yaml"),
     template!("addons/flannel.yaml"),
     template!("addons/kube-proxy.yaml"),
+    template!("addons/os-update.yaml"),
+    template!("addons/pre-reboot.yaml"),
     template!("addons/runtime-mappings.yaml"),
     template!("control-plane/checkpointer.yaml"),
     template!("control-plane/csr-approver.yaml"),

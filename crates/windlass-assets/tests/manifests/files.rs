@@ -12,6 +12,8 @@ fn each_topology_has_its_manifests() {
         "addons/dashboard.yaml",
         "addons/flannel.yaml",
         "addons/kube-proxy.yaml",
+        "addons/os-update.yaml",
+        "addons/pre-reboot.yaml",
         "addons/runtime-mappings.yaml",
         "bootstrap/bootstrap-kube-apiserver.yaml",
         "bootstrap/bootstrap-kube-controller-manager.yaml",
@@ -38,7 +40,7 @@ fn each_topology_has_its_manifests() {
         "master/kube-controller-manager.yaml",
         "master/kube-scheduler.yaml",
     ];
-    let bare = "  topology: volumes\n  network: {plugin: none}\n  addons:\n    coreDNS: {enabled: false}\n    dashboard: {enabled: false}\n";
+    let bare = "  topology: volumes\n  network: {plugin: none}\n  addons:\n    coreDNS: {enabled: false}\n    dashboard: {enabled: false}\n  osUpdate: {reboots: never}\n";
     assert_eq!(paths(bare), volumes);
 }
 

@@ -148,7 +148,7 @@ fn configuration_inside_manifests_can_be_read() {
     let flannel: Value = serde_json::from_str(flannel).unwrap();
     assert_eq!(flannel, json!({"Network": "10.244.0.0/16", "EnableNFTables": true, "Backend": {"Type": "vxlan"}}));
     let mappings = &one(objects, "ConfigMap", "tectonic-torcx-runtime-mappings")["data"]["runtime-mappings.yaml"];
-    assert_eq!(read(mappings)["kubernetes"]["1.36"]["containerd"], "2.2.9");
+    assert_eq!(read(mappings)["versions"]["k8s"]["1.36"]["containerd"], json!(["2.2.9"]));
     assert_eq!(one(objects, "Service", "kube-dns")["spec"]["clusterIP"], "10.96.0.10");
 }
 

@@ -1,6 +1,7 @@
 //! The names of objects: digests as files are called, prefixes of keys. Keys themselves are the API's.
 
 use std::fmt;
+use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -46,8 +47,24 @@ pub struct ObjectDigest(String);
 impl ObjectDigest {
     /// Of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
+        Self::from_hash(&Sha256::digest(bytes))
+    }
+
+    /// Of everything that a reader gives.
+    pub fn of_reader(mut reader: impl Read) -> io::Result<Self> {
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            match reader.read(&mut buffer)? {
+                0 => return Ok(Self::from_hash(&hash.finalize())),
+                count => hash.update(&buffer[..count]),
+            }
+        }
+    }
+
+    fn from_hash(hash: &[u8]) -> Self {
         let mut text = String::with_capacity(DIGEST_DIGITS);
-        for byte in Sha256::digest(bytes) {
+        for byte in hash {
             for half in [byte >> 4, byte & 15] {
                 text.push(char::from_digit(u32::from(half), 16).expect("four bits are a hexadecimal digit"));
             }
@@ -116,6 +133,8 @@ mod tests {
         let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(ObjectDigest::of(b"").to_string(), empty);
         assert_eq!(ObjectDigest::parse(empty).unwrap(), ObjectDigest::of(b""));
+        let bytes = vec![7; 200_000];
+        assert_eq!(ObjectDigest::of_reader(bytes.as_slice()).unwrap(), ObjectDigest::of(&bytes));
         for bad in ["", "sha256:", &empty[7..], &empty[..70], &empty.to_uppercase(), "sha256:../../../etc/passwd"] {
             assert!(ObjectDigest::parse(bad).is_err(), "{bad}");
         }

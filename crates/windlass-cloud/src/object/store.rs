@@ -12,11 +12,11 @@ use time::OffsetDateTime;
 use windlass_steps::host::{Batch, HostError, Mode, make_dir, read_file, sweep_temps, sync_dir, write_file};
 
 use super::key::file_name;
-use super::{Deletion, NewObject, Object, ObjectDigest, ObjectKey, Remains, Stored};
+use super::{Content, Deletion, NewObject, Object, ObjectDigest, ObjectKey, Remains, Shelved, Stored};
 
 const SIDECAR_LIMIT: u64 = 16 << 10;
-/// Files that are brought to the disk together.
-const AT_ONCE: usize = 100;
+/// Files that are brought to the disk together; so many objects are all stored, or none is.
+pub(crate) const AT_ONCE: usize = 100;
 
 /// Objects on disk. Every change is on the disk when the call returns; callers in async code put it on a blocking thread.
 #[derive(Debug)]
@@ -156,7 +156,7 @@ impl ObjectStore {
         expires: Option<OffsetDateTime>,
         now: OffsetDateTime,
     ) -> Result<Stored, ObjectError> {
-        let mut stored = self.put_all([NewObject { key, bytes, expires }], now)?;
+        let mut stored = self.put_all([NewObject { key, content: Content::Bytes(bytes), expires }], now)?;
         Ok(stored.pop().expect("one object was stored, so one is answered"))
     }
 
@@ -267,19 +267,43 @@ impl ObjectStore {
         now: OffsetDateTime,
     ) -> Result<Vec<Object>, HostError> {
         let (mut contents, mut sidecars) = (Batch::default(), Batch::default());
-        let mut objects = Vec::new();
-        for NewObject { key, bytes, expires } in share {
-            let bytes = bytes.as_ref();
-            let object =
-                Object { key, digest: ObjectDigest::of(bytes), size: bytes.len() as u64, stored: now, expires };
-            contents.write(self.content(&object.digest), bytes, Mode::PRIVATE_FILE)?;
+        let (mut objects, mut linked) = (Vec::new(), false);
+        for NewObject { key, content, expires } in share {
+            let (digest, size) = match content {
+                Content::Bytes(bytes) => {
+                    let bytes = bytes.as_ref();
+                    let digest = ObjectDigest::of(bytes);
+                    contents.write(self.content(&digest), bytes, Mode::PRIVATE_FILE)?;
+                    (digest, bytes.len() as u64)
+                }
+                Content::Shelved(shelved) => {
+                    self.link(&shelved)?;
+                    linked = true;
+                    (shelved.digest, shelved.size)
+                }
+            };
+            let object = Object { key, digest, size, stored: now, expires };
             sidecars.write(self.sidecar(&object.key), described_as(&object), Mode::PRIVATE_FILE)?;
             objects.push(object);
         }
         // Content first: a key never names bytes that are not there.
         contents.commit()?;
+        if linked {
+            sync_dir(self.dir.join("content"))?;
+        }
         sidecars.commit()?;
         Ok(objects)
+    }
+
+    /// Gives a file of the shelf its name here; one that is there and has its size is the same.
+    fn link(&self, shelved: &Shelved) -> Result<(), HostError> {
+        let to = self.content(&shelved.digest);
+        let there = fs::symlink_metadata(&to).is_ok_and(|file| file.is_file() && file.len() == shelved.size);
+        if there {
+            return Ok(());
+        }
+        let linked = remove(&to).and_then(|()| fs::hard_link(&shelved.path, &to));
+        linked.map_err(|source| HostError::WriteFile { path: to, source })
     }
 
     fn remember(&self, object: Object) -> Stored {

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use hyper::Method;
 use serde_json::Value;
-use windlass_cloud_api::ClientError;
+use windlass_cloud_api::{ClientError, NewObject, ObjectContent};
 
 use crate::support::{Daemon, label};
 
@@ -86,6 +86,17 @@ const BAD: &[(&str, &str, &str, u16, &str)] = &[
     ("PUT", "/v1/clusters/demo/objects/.hidden", "x", 400, "is no object key"),
     ("PUT", "/v1/clusters/demo/objects/a/.b", "x", 400, "is no object key"),
     ("DELETE", "/v1/clusters/demo/objects/a/.b", "", 400, "is no object key"),
+    ("POST", "/v1/clusters/none/objects", "[]", 404, "no cluster none"),
+    ("POST", "/v1/clusters/demo/objects", "{}", 400, "makes no sense"),
+    ("POST", "/v1/clusters/demo/objects", r#"[{"key":"../a","content":{"text":"x"}}]"#, 400, "is no object key"),
+    ("POST", "/v1/clusters/demo/objects", r#"[{"key":"a","content":{"bytes":"x"}}]"#, 400, "makes no sense"),
+    (
+        "POST",
+        "/v1/clusters/demo/objects",
+        r#"[{"key":"a","content":{"file":{"path":"/etc/passwd","digest":"sha256:00"}}}]"#,
+        422,
+        "is not a SHA-256 digest",
+    ),
     ("POST", "/v1/clusters/demo/urls/.hidden", r#"{"seconds":60}"#, 400, "is no object key"),
     ("POST", "/v1/clusters/demo/urls/none", r#"{"seconds":60}"#, 404, "no object none"),
     ("POST", "/v1/clusters/demo/urls/none", r#"{"seconds":0}"#, 422, "a URL works"),
@@ -168,4 +179,26 @@ async fn destroying_what_is_not_there_is_no_error() {
     daemon.cluster("keep").await;
     let receipt = daemon.client.destroy(&label("nothing")).await.unwrap();
     assert!(receipt.is_clean() && receipt.before.is_empty());
+}
+
+#[ignore = "starts a daemon"]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_the_host_is_kept_by_its_path_and_outlives_a_kill() {
+    let mut daemon = Daemon::start().await;
+    let cluster = daemon.cluster("demo").await;
+    let file = daemon.state().join("file");
+    windlass_steps::host::write_file(&file, "bytes", windlass_steps::host::Mode::PUBLIC).unwrap();
+    let digest = windlass_cloud::object::ObjectDigest::of(b"bytes").to_string();
+    let object = |key: &str, content| NewObject { key: key.parse().unwrap(), content };
+    let objects = [
+        object("b/archive", ObjectContent::File { path: file, digest: digest.clone() }),
+        object("b/manifest", ObjectContent::Text("text".to_owned())),
+    ];
+    let kept = daemon.client.put_objects(&cluster, &objects).await.unwrap();
+    assert_eq!((kept.len(), &kept[0].digest), (2, &digest));
+    daemon.kill();
+    daemon.again().await;
+    assert_eq!(daemon.client.objects(&cluster).await.unwrap(), kept);
+    assert_eq!(daemon.client.put_objects(&cluster, &objects).await.unwrap(), kept);
+    assert!(daemon.client.destroy(&cluster).await.unwrap().is_clean());
 }

@@ -9,6 +9,7 @@ pub async fn is_that_of_the_launch_document(cluster: &Installation) {
     assert_eq!(journal.finished(), STEPS);
     // Each of these was looked at and held, not merely passed over.
     for (step, criterion) in [
+        ("deliver-assets", "the bootstrap machine has its assets"),
         ("serve-machine-config", "every master has its config, or a quorum went on without it"),
         ("form-etcd-quorum", "etcd has a quorum"),
         ("start-control-plane", "machine-config server and signer have stopped"),
@@ -20,7 +21,7 @@ pub async fn is_that_of_the_launch_document(cluster: &Installation) {
         assert!(last.is_some_and(|(_, reason, _)| reason.is_none()), "{step}: {criterion}: {observed:?}");
     }
 
-    // The bootstrap machine and the object with its secrets are gone.
+    // The bootstrap machine and the objects with its secrets are gone.
     let (cloud, name) = (cluster.cloud(), cluster.infra_id());
     let machines = cloud.machines(&name).await.expect("the cloud answers");
     let mut names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();

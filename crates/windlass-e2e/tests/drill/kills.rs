@@ -10,7 +10,7 @@ use windlass_e2e::{etcd, until};
 use crate::{prepared, seed};
 
 /// From here on etcd has members.
-const QUORUM: usize = 4;
+const QUORUM: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, systemd-nspawn and the fetched artifacts"]

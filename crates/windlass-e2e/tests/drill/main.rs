@@ -2,10 +2,12 @@
 
 #![expect(clippy::print_stderr, reason = "what was measured is read in the drill's output")]
 
+mod additions;
 mod faults;
 mod kills;
 mod partition;
 mod power;
+mod push;
 
 use windlass_e2e::{Installation, Shape};
 

@@ -1,7 +1,7 @@
-//! What happens on the bootstrap machine, seen from outside: it serves configs and certificates, and brings up the control
-//! plane. Nothing is done from here: the units on the machines work by themselves, and these steps watch them.
+//! What happens on the bootstrap machine once it has its assets, seen from outside: it serves configs and certificates, and
+//! brings up the control plane. Nothing is done from here: the units on the machines work by themselves, and these steps watch them.
 
-mod judge;
+pub(super) mod judge;
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use windlass_platform::{BOOTSTRAP, Order, Platform};
 use windlass_steps::criterion::{Criterion, LookError, Observation};
 use windlass_steps::step::{Step, StepError, StepName};
 
-use super::resources::Machines;
+use super::deliver::Delivered;
 use crate::sight::{Records, Sight};
 
 /// Waits until machine-config server and signer serve and the masters have their configs.
 pub struct ServeMachineConfig<'a, P, S> {
-    /// The machines that are on their way.
-    pub machines: &'a Machines,
+    /// That the bootstrap machine has its assets.
+    pub delivered: &'a Delivered,
     /// What was asked for.
     pub order: Order<'a>,
     /// Where the machines are.
@@ -210,7 +210,7 @@ impl<P: Platform, S: Sight> Step for ApplyAddons<'_, P, S> {
 }
 
 /// A criterion over what the bootstrap machine's units say.
-fn seen<'a, S: Sight>(
+pub(super) fn seen<'a, S: Sight>(
     sight: &'a S,
     statement: &'static str,
     judge: impl Fn(&Records) -> Observation + Copy + 'a,

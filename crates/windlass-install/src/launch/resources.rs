@@ -6,21 +6,31 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use windlass_platform::{BOOTSTRAP, MachineState, Order, Platform, PlatformError, Provisioned, SeenMachine};
+use windlass_steps::clock::Clock;
 use windlass_steps::criterion::{Criterion, Observation};
 use windlass_steps::reason;
 use windlass_steps::step::{Attempt as _, Step, StepError, StepName};
 
 use super::port;
+use crate::bucket;
 use crate::preflight::Cleared;
+use crate::prepare::Assets;
+use crate::software::Addon;
 
-/// Makes the network, names, balancer and the object that the bootstrap machine starts from.
+/// Makes the network, names, balancer, the signed bucket and the objects that the bootstrap machine starts from.
 pub struct CreateNetwork<'a, P> {
     /// That nothing stands in the way.
     pub cleared: &'a Cleared,
-    /// What is asked for.
+    /// What is asked for; the bucket is filled here.
     pub order: Order<'a>,
+    /// What the order was made from: the bucket's keys are in it.
+    pub assets: &'a Assets,
+    /// What machines are to find in the bucket.
+    pub addons: &'a [Addon],
     /// Where it is asked for.
     pub platform: &'a P,
+    /// What time it is.
+    pub clock: &'a dyn Clock,
 }
 
 /// The network is there.
@@ -31,12 +41,15 @@ pub struct Network {
 
 impl<P: Platform> Step for CreateNetwork<'_, P> {
     const NAME: StepName = StepName::new("create-network");
-    const SUMMARY: &'static str = "make the network, its names, the balancer and the bootstrap machine's config";
+    const SUMMARY: &'static str = "make the network, its names, the balancer, the bucket of runtime addons and what the bootstrap machine fetches";
     const DEADLINE: Duration = Duration::from_secs(30);
     type Done = Network;
 
     async fn run(&self) -> Result<Network, StepError> {
-        let provisioned = self.platform.provision(&self.order).await.map_err(reported("make the network"))?;
+        let bucket = bucket::files(self.assets, self.addons, self.clock.now());
+        let bucket = bucket.attempt("sign the cluster's bucket of runtime addons")?;
+        let order = Order { bucket: &bucket, ..self.order };
+        let provisioned = self.platform.provision(&order).await.map_err(reported("make the network"))?;
         Ok(Network { provisioned })
     }
 

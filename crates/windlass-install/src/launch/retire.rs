@@ -1,4 +1,4 @@
-//! The end of the bootstrap machine: it, its config and its place behind the balancer go, and are seen to be gone.
+//! The end of the bootstrap machine: it, its config, its assets and its place behind the balancer go, and are seen to be gone.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::bootstrap::Applied;
 use super::resources::reported;
 use crate::sight::Sight;
 
-/// Removes the bootstrap machine and its config.
+/// Removes the bootstrap machine, its config and its assets.
 pub struct RetireBootstrap<'a, P, S> {
     /// That everything it had to do is done.
     pub applied: &'a Applied,
@@ -32,7 +32,7 @@ pub struct Retired {
 
 impl<P: Platform, S: Sight> Step for RetireBootstrap<'_, P, S> {
     const NAME: StepName = StepName::new("retire-bootstrap");
-    const SUMMARY: &'static str = "remove the bootstrap machine and its config";
+    const SUMMARY: &'static str = "remove the bootstrap machine, its config and its assets";
     const DEADLINE: Duration = Duration::from_secs(60);
     type Done = Retired;
 

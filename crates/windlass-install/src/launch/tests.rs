@@ -1,6 +1,6 @@
 //! The flow on doubles: order, refusals, failures told with step and reason, and going on after each of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use time::macros::datetime;
 use windlass_assets::AssetDir;
 use windlass_pki::SeededKeys;
 use windlass_platform::fake::Fake;
-use windlass_platform::{BOOTSTRAP, MachineState};
+use windlass_platform::{BOOTSTRAP, Executed, MachineState};
 use windlass_steps::clock::ManualClock;
 use windlass_steps::event::{Kind, Stream};
 
@@ -25,15 +25,14 @@ const NOW: OffsetDateTime = datetime!(2026-01-15 12:00 UTC);
 const SPEC: &[u8] =
     b"apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\nspec:\n  platform:\n    local:\n      egress: off\n";
 
-/// A prepared directory, made once: keys take long.
-fn prepared() -> &'static Path {
-    static MADE: OnceLock<TempDir> = OnceLock::new();
-    let made = MADE.get_or_init(|| {
+/// A directory prepared from a spec, made once: keys take long.
+fn prepared(made: &'static OnceLock<TempDir>, spec: &[u8]) -> PathBuf {
+    let made = made.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
-        prepare(dir.path().join("c"), SPEC, &mut SeededKeys::new("launch"), NOW).unwrap();
+        prepare(dir.path().join("c"), spec, &mut SeededKeys::new("launch"), NOW).unwrap();
         dir
     });
-    Box::leak(Box::new(made.path().join("c")))
+    made.path().join("c")
 }
 
 struct Scene {
@@ -48,12 +47,23 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        static MADE: OnceLock<TempDir> = OnceLock::new();
+        Scene::of(&prepared(&MADE, SPEC))
+    }
+
+    /// One in which launch pushes the bootstrap machine's assets.
+    fn pushing() -> Self {
+        static MADE: OnceLock<TempDir> = OnceLock::new();
+        Scene::of(&prepared(&MADE, &[SPEC, b"  bootstrapAssets: push\n"].concat()))
+    }
+
+    fn of(prepared: &Path) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let assets = load(&AssetDir::open(prepared()).unwrap()).unwrap();
+        let assets = load(&AssetDir::open(prepared).unwrap()).unwrap();
         for name in ["metadata.json", "assets.lock", "auth/kubeconfig"] {
             let target = dir.path().join(name);
             std::fs::create_dir_all(target.parent().unwrap()).unwrap();
-            std::fs::copy(prepared().join(name), target).unwrap();
+            std::fs::copy(prepared.join(name), target).unwrap();
         }
         let sight = FakeSight::whole(&assets.spec);
         let (platform, host) = (Fake::default(), FakeHost::good());
@@ -77,6 +87,7 @@ impl Scene {
             sight: &self.sight,
             host: &self.host,
             missing: &self.missing,
+            addons: &[],
             edited: &["manifests/addons/coredns.yaml".to_owned()],
             clock: clock.as_ref(),
         };
@@ -103,6 +114,9 @@ async fn a_launch_takes_its_steps_in_order_and_retires_the_bootstrap_machine() {
     assert_eq!(scene.finished(), names, "the list of steps is the flow");
     assert!(!scene.platform.names().contains(&BOOTSTRAP.to_owned()));
     assert_eq!(scene.platform.names().len(), 5);
+    let bucket: Vec<String> = scene.platform.bucket().into_iter().map(|file| file.key).collect();
+    let manifests = ["amd64-usr/1/torcx_manifest.json", "amd64-usr/2/torcx_manifest.json"];
+    assert!(manifests.iter().all(|manifest| bucket.iter().any(|key| key == manifest)), "{bucket:?}");
     let journal = std::fs::read_to_string(scene.dir.path().join(logbook::JOURNAL)).unwrap();
     assert!(!journal.contains("PRIVATE KEY") && !journal.contains("Bearer"));
     assert!(matches!(logbook::begin(scene.dir.path()), Err(logbook::LogbookError::Launched { .. })));
@@ -152,7 +166,20 @@ async fn every_call_to_the_platform_may_fail_and_the_launch_goes_on_from_there()
 #[tokio::test(start_paused = true)]
 async fn what_a_step_waits_for_is_told_with_its_machine() {
     type Break = fn(&Scene);
-    let cases: [(&str, Break, &str); 6] = [
+    let cases: [(&str, Break, &str); 7] = [
+        (
+            "deliver-assets",
+            |scene| {
+                scene.sight.change(|shown| {
+                    let records = shown.records.get_mut(BOOTSTRAP).unwrap();
+                    records.remove("bootkube");
+                    let assets = records.get_mut("bootstrap-assets").unwrap();
+                    (assets.state, assets.stage) = (UnitState::Failed, "get".to_owned());
+                    assets.because = vec!["they are not those of this cluster".to_owned()];
+                });
+            },
+            "bootstrap: bootstrap-assets failed at get: they are not those of this cluster",
+        ),
         (
             "form-etcd-quorum",
             |scene| {
@@ -204,6 +231,53 @@ async fn what_a_step_waits_for_is_told_with_its_machine() {
     }
 }
 
+/// A bootstrap machine that rebooted has lost its records, but bootkube has begun, and that needs the assets.
+#[tokio::test(start_paused = true)]
+async fn assets_are_delivered_once_bootkube_has_begun_with_them() {
+    let scene = Scene::new();
+    scene.sight.change(|shown| drop(shown.records.get_mut(BOOTSTRAP).unwrap().remove("bootstrap-assets")));
+    scene.pass().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_fetched_is_not_pushed_and_what_is_pushed_is_the_same() {
+    let scene = Scene::new();
+    scene.pass().await.unwrap();
+    assert!(!scene.platform.calls().contains(&"exec_over_ssh"));
+    let scene = Scene::pushing();
+    assert!(scene.assets.ssh.is_some());
+    scene.pass().await.unwrap();
+    assert_eq!(scene.platform.calls().iter().filter(|call| **call == "exec_over_ssh").count(), 1);
+    assert_eq!(scene.platform.pushed(), scene.assets.bootstrap_assets.text().unwrap().as_bytes());
+    let journal = std::fs::read_to_string(scene.dir.path().join(logbook::JOURNAL)).unwrap();
+    assert!(!journal.contains("PRIVATE KEY") && journal.contains("deliver-assets"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_that_fails_is_told_and_done_again() {
+    let refused = Executed { code: 78, stdout: String::new(), stderr: "error: cannot take the assets\n".to_owned() };
+    let scene = Scene::pushing();
+    scene.platform.fail("exec_over_ssh");
+    let text = report(scene.pass().await);
+    assert!(text.contains("deliver-assets did not finish"), "{text}");
+    scene.platform.mend();
+    scene.platform.answer("/opt/windlass/bin/windlass-node bootstrap-assets --stdin", refused);
+    let text = report(scene.pass().await);
+    assert!(text.contains("it ended with code 78") && text.contains("cannot take the assets"), "{text}");
+    let mended = Scene { platform: Fake::default(), ..scene };
+    // Its machines are those of another platform now, which has to make them first.
+    std::fs::remove_file(mended.dir.path().join(logbook::JOURNAL)).unwrap();
+    mended.pass().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_without_its_keys_says_what_is_missing() {
+    let mut scene = Scene::pushing();
+    scene.assets.ssh = None;
+    let text = report(scene.pass().await);
+    assert!(text.contains("assets/ssh"), "{text}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_master_that_dies_is_named() {
     let scene = Scene::new();
@@ -223,4 +297,13 @@ fn the_port_that_was_got_is_written_down_and_is_no_edit() {
     assert!(metadata.contains("\"apiPort\": 7443"), "{metadata}");
     let edited = AssetDir::open(scene.dir.path()).unwrap().edited().unwrap();
     assert!(!edited.iter().any(|path| path == "auth/kubeconfig" || path == "metadata.json"), "{edited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_do_not_belong_together_stop_the_launch_before_anything_is_made() {
+    let mut scene = Scene::new();
+    scene.assets.addon_keys.minisign.public.clear();
+    let report = report(scene.pass().await);
+    assert!(report.contains("create-network") && report.contains("assets/addons/public-key.minisign"), "{report}");
+    assert!(!scene.platform.calls().contains(&"provision"));
 }

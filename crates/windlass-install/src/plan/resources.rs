@@ -1,7 +1,8 @@
 //! The platform's resources, in the order in which launch needs them.
 
 use serde::Serialize;
-use windlass_spec::file::{Platform, Role, Topology};
+use windlass_platform::BUCKET;
+use windlass_spec::file::{Delivery, Platform, Role, Topology};
 
 use super::PlannedMachine;
 use crate::prepare::Assets;
@@ -42,10 +43,21 @@ pub(super) fn of(assets: &Assets, machines: &[PlannedMachine]) -> Vec<Resource> 
         add("record", format!("objects.internal.{}", spec.spec.domain), network.gateway.to_string());
         let door = format!("to the API, on 127.0.0.1:{}, or another port if that is taken", local.api_port);
         add("forwarder", "api".to_owned(), door);
+        let addons = format!("runtime addons of Kubernetes {}, signed", spec.spec.kubernetes_version);
+        add("objects", format!("{BUCKET}/"), addons);
     }
     match spec.spec.topology {
         Topology::SelfHosted => {
-            add("object", "bootstrap.ign".to_owned(), "expires, deleted after use".to_owned());
+            let expires = "expires, deleted after use";
+            add("object", "bootstrap.ign".to_owned(), expires.to_owned());
+            match (spec.spec.bootstrap_assets, &spec.spec.platform) {
+                (Delivery::Pull, _) => add("object", "bootstrap-assets.json".to_owned(), expires.to_owned()),
+                (Delivery::Push, Platform::Local(_)) => {
+                    let door = "to the bootstrap machine's sshd, on a free port, closed after use";
+                    add("forwarder", "ssh-bootstrap".to_owned(), door.to_owned());
+                }
+                (Delivery::Push, _) => {}
+            }
         }
         Topology::Volumes => {
             for index in 0..spec.count(Role::Master) {

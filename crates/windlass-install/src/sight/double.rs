@@ -81,19 +81,8 @@ impl FakeSight {
 
 /// The records of a bootstrap machine that has done everything.
 fn finished() -> Records {
-    let units = ["bootstrap", "machine-config-server", "etcd-signer", "bootkube", "addons"];
-    let record = |unit: &str| {
-        let state = UnitState::Done;
-        let record = Record {
-            state,
-            stage: "done".to_owned(),
-            since: String::new(),
-            unmet: Vec::new(),
-            because: Vec::new(),
-            data: BTreeMap::new(),
-        };
-        (unit.to_owned(), record)
-    };
+    let units = ["bootstrap", "bootstrap-assets", "machine-config-server", "etcd-signer", "bootkube", "addons"];
+    let record = |unit: &str| (unit.to_owned(), Record::at(UnitState::Done, "done"));
     units.map(record).into()
 }
 

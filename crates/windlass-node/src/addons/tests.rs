@@ -12,7 +12,7 @@ use crate::pivot::tests::fake::FakeApi;
 
 const SPEC: &str =
     "apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\nspec:\n  domain: demo.test\n";
-const ADDONS: [&str; 4] = ["coredns", "dashboard", "flannel", "kube-proxy"];
+const ADDONS: [&str; 5] = ["coredns", "dashboard", "flannel", "kube-proxy", "os-update"];
 
 fn install(dir: &Path) {
     let (_, spec) = read_and_complete(SPEC.as_bytes()).unwrap();

@@ -69,7 +69,11 @@ pub(super) fn judge(addon: &Addon, snapshot: &Snapshot) -> Observation {
         };
         let seen = match workload.kind {
             WorkloadKind::DaemonSet => {
-                rolled_out(snapshot.daemon_sets.iter().find(|set| is_it(set.namespace(), set.name_any())), lost)
+                let set = snapshot.daemon_sets.iter().find(|set| is_it(set.namespace(), set.name_any()));
+                match set.is_some_and(|set| waits_for_its_label(set, &snapshot.nodes)) {
+                    true => Observation::Holds,
+                    false => rolled_out(set, lost),
+                }
             }
             WorkloadKind::Deployment => {
                 deployment_available(snapshot.deployments.iter().find(|one| is_it(one.namespace(), one.name_any())))
@@ -84,6 +88,22 @@ pub(super) fn judge(addon: &Addon, snapshot: &Snapshot) -> Observation {
         (false, true) => Observation::Holds,
         (false, false) => Observation::NotYet(reason!("{}", trouble.join("; "))),
     }
+}
+
+/// Whether a DaemonSet is for nodes with a label that none has for now, as what runs only before a reboot. There are nodes,
+/// and its controller has looked at them: absent is not ready.
+fn waits_for_its_label(set: &DaemonSet, nodes: &[Node]) -> bool {
+    let pod = set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let Some(selector) = pod.and_then(|pod| pod.node_selector.as_ref()) else { return false };
+    let is_chosen = |node: &Node| {
+        let labels = node.labels();
+        selector.iter().all(|(name, value)| labels.get(name) == Some(value))
+    };
+    let seen = set.status.as_ref().is_some_and(|status| {
+        let is_current = status.observed_generation.unwrap_or(0) >= set.metadata.generation.unwrap_or(1);
+        is_current && status.desired_number_scheduled == 0
+    });
+    seen && !nodes.is_empty() && !nodes.iter().any(is_chosen)
 }
 
 /// A DaemonSet is rolled out on the nodes that are there: those that nobody hears of any more cannot run it.
@@ -145,6 +165,36 @@ mod tests {
         for (set, lost, done) in cases {
             let set = set.map(|(observed, desired, running)| daemon_set(observed, desired, running));
             assert_eq!(rolled_out(set.as_ref(), lost) == Observation::Holds, done, "{set:?} {lost}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_set_for_a_label_that_no_node_has_is_done() {
+        let selecting = |observed: i64, desired: i32| {
+            let mut set = daemon_set(observed, desired, 0);
+            let mut spec = json!({"selector": {}, "template": {"spec": {"containers": []}}});
+            spec["template"]["spec"]["nodeSelector"] = json!({"before": "true"});
+            set.spec = Some(serde_json::from_value(spec).unwrap());
+            set
+        };
+        let labelled = |value: &str| -> Node {
+            serde_json::from_value(json!({"metadata": {"name": "n", "labels": {"before": value}}})).unwrap()
+        };
+        let cases = [
+            ("no node has it", selecting(2, 0), vec![node("True")], true),
+            ("no node has its value", selecting(2, 0), vec![labelled("false")], true),
+            ("a node has it", selecting(2, 0), vec![node("True"), labelled("true")], false),
+            ("a pod is wanted", selecting(2, 1), vec![node("True")], false),
+            ("its controller has not looked", selecting(1, 0), vec![node("True")], false),
+            ("there is no node", selecting(2, 0), vec![], false),
+            ("it is for every node", daemon_set(2, 0, 0), vec![node("True")], false),
+        ];
+        for (name, set, nodes, done) in cases {
+            assert_eq!(waits_for_its_label(&set, &nodes), done, "{name}");
+            let workload = json!([{"kind": "DaemonSet", "namespace": "kube-system", "name": "kube-proxy"}]);
+            let addon = Addon { name: "hook".to_owned(), workloads: serde_json::from_value(workload).unwrap() };
+            let snapshot = Snapshot { daemon_sets: vec![set], nodes, ..Snapshot::default() };
+            assert_eq!(judge(&addon, &snapshot) == Observation::Holds, done, "{name}");
         }
     }
 

@@ -13,7 +13,7 @@ use windlass_cluster::failure::ApiFailure;
 use windlass_spec::MachineName;
 use windlass_steps::clock::{Clock, rfc3339_millis};
 
-use super::follow::{Reader, Seen, ask, follow};
+use crate::follow::{Reader, Seen, ask, follow, named};
 use crate::machine_token::Purpose;
 
 /// Where burnt tokens are listed.
@@ -80,7 +80,7 @@ impl Burnt {
 
     /// Follows the list, which is made if it is not there: without one nobody can join.
     pub(super) async fn follow(&self) -> Infallible {
-        follow(&self.api, Some(NAME), self).await
+        follow(&self.api, &named(NAME), self).await
     }
 
     fn see(&self, list: ConfigMap) {

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 use tracing::info;
@@ -16,7 +16,7 @@ use windlass_spec::file::Role;
 
 use super::burnt::{Burnt, State};
 use super::expected::Roster;
-use super::follow::{Reader, Seen, ask, follow};
+use crate::follow::{Reader, Seen, ask, follow};
 use crate::machine_token::Purpose;
 
 /// What says that a Node is a master's.
@@ -36,7 +36,7 @@ impl Keeper {
 
     /// Follows all Nodes.
     pub(super) async fn follow(&self) -> Infallible {
-        follow(&self.nodes, None, self).await
+        follow(&self.nodes, &ListParams::default(), self).await
     }
 
     async fn keep(&self, node: &Node) -> Result<(), ApiFailure> {

@@ -9,7 +9,7 @@ use k8s_openapi::api::certificates::v1::{CertificateSigningRequest, CertificateS
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use tracing::{info, warn};
 use windlass_cluster::failure::ApiFailure;
@@ -19,9 +19,9 @@ use windlass_steps::clock::Clock;
 use windlass_steps::report::chain;
 
 use super::expected::Roster;
-use super::follow::{Reader, Seen, ask, follow};
 use super::judge::{Standing, Verdict, check_joining, judge, node_to_look_at};
 use crate::etcd_signer::judge::{Granted, Requester, etcd_certificate, etcd_leaf};
+use crate::follow::{Reader, Seen, ask, follow};
 
 static PUT: PostParams = PostParams { dry_run: false, field_manager: None };
 const APPROVED: &str = "Approved";
@@ -60,7 +60,7 @@ impl Desk {
 
     /// Follows all requests.
     pub(super) async fn follow(&self) -> Infallible {
-        follow(&self.requests, None, self).await
+        follow(&self.requests, &ListParams::default(), self).await
     }
 
     async fn take(&self, request: CertificateSigningRequest) -> Result<(), ApiFailure> {

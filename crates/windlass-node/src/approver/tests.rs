@@ -1,5 +1,3 @@
-mod fake;
-
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,7 +19,7 @@ use windlass_steps::host::{Mode, make_dir, write_file};
 
 use super::*;
 use crate::certificate::{request_name, signer_name, usages};
-use fake::{CONFIG_MAPS, FakeApi, NODES, REQUESTS};
+use crate::follow::fake::{CONFIG_MAPS, FakeApi, NODES, REQUESTS};
 
 const BURNT: &str = "windlass-burnt-tokens";
 const LABEL: &str = "node-role.kubernetes.io/control-plane";
@@ -52,7 +50,7 @@ impl World {
         let now = SystemClock::new().now();
         let pki = Pki::make(&spec(), None, &mut SeededKeys::new("approver"), now).unwrap();
         let settings = write(&places, &pki);
-        let client = client(&api).await;
+        let client = api.client().await;
         let approver = Approver::start(client, &settings, Arc::new(SystemClock::new())).await.unwrap();
         let (address, interrupt) = (approver.address().unwrap(), Interrupt::default());
         let until = interrupt.clone();
@@ -162,15 +160,6 @@ fn write(places: &Places, pki: &Pki) -> Settings {
     put(&settings.serving, api.certificate.to_pem().as_bytes());
     put(&settings.serving_key, api.key.to_pem().expose().as_bytes());
     settings
-}
-
-async fn client(api: &FakeApi) -> Client {
-    let text = format!(
-        "clusters: [{{name: c, cluster: {{server: 'http://{}'}}}}]\nusers: [{{name: u, user: {{token: t}}}}]\n\
-         contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n",
-        api.address
-    );
-    Access::KubeconfigText(windlass_spec::Secret::new(text)).client().await.unwrap()
 }
 
 fn token(machine: &str, role: Role, change: impl FnOnce(&mut Token)) -> String {

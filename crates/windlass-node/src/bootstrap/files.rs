@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use windlass_steps::host::{HostError, Mode, make_dir, read_file, set_mode, write_file};
 
+use crate::choice::ClusterVersion;
 use crate::facts::Facts;
 use crate::places::Places;
 
@@ -48,9 +49,13 @@ pub enum FileError {
 
 /// A file that the installer left in its folder.
 pub fn installer(places: &Places, name: &str) -> Result<String, FileError> {
-    let path = places.installer().join(name);
-    let bytes = read_file(&path, LIMIT).map_err(|source| FileError::ReadInstaller { source })?;
-    String::from_utf8(bytes).map_err(|_| FileError::Decode { path })
+    text(&places.installer().join(name))
+}
+
+/// A file as text.
+pub fn text(path: &Path) -> Result<String, FileError> {
+    let bytes = read_file(path, LIMIT).map_err(|source| FileError::ReadInstaller { source })?;
+    String::from_utf8(bytes).map_err(|_| FileError::Decode { path: path.to_owned() })
 }
 
 /// Replaces a file, and makes its folder if there is none.
@@ -77,8 +82,8 @@ pub fn place_manifests(places: &Places, index: u32) -> Result<(), FileError> {
 }
 
 /// Opens the gate: from now on the kubelet starts, and the node flow never runs again.
-pub fn open_gate(places: &Places, facts: &Facts) -> Result<(), FileError> {
-    let text = kubelet_env(&installer(places, "kubelet.env")?, facts);
+pub fn open_gate(places: &Places, facts: &Facts, version: &ClusterVersion) -> Result<(), FileError> {
+    let text = kubelet_env(&version.put_into_env(&installer(places, "kubelet.env")?), facts);
     write(places.kubelet_env(), &text, Mode::PUBLIC)
 }
 
@@ -131,15 +136,16 @@ mod tests {
     }
 
     #[test]
-    fn the_gate_holds_the_installers_lines_and_the_machines() {
+    fn the_gate_holds_the_installers_lines_the_clusters_version_and_the_machines_own() {
         let dir = tempfile::tempdir().unwrap();
         let places = Places::below(dir.path());
-        assert!(matches!(open_gate(&places, &facts()), Err(FileError::ReadInstaller { .. })));
+        let version = ClusterVersion::parse("v1.36.3").unwrap();
+        assert!(matches!(open_gate(&places, &facts(), &version), Err(FileError::ReadInstaller { .. })));
         assert!(!places.kubelet_env().exists());
-        write(places.installer().join("kubelet.env"), "KUBELET_VERSION=v1\nKUBELET_ARGS='--v=2'\n", Mode::PUBLIC)
+        write(places.installer().join("kubelet.env"), "KUBELET_VERSION=v1.35.4\nKUBELET_ARGS='--v=2'\n", Mode::PUBLIC)
             .unwrap();
-        open_gate(&places, &facts()).unwrap();
-        let want = "KUBELET_VERSION=v1\nKUBELET_ARGS='--v=2'\n\
+        open_gate(&places, &facts(), &version).unwrap();
+        let want = "KUBELET_VERSION=v1.36.3\nKUBELET_ARGS='--v=2'\n\
                     KUBELET_MACHINE_ARGS='--node-ip=10.0.0.3 --hostname-override=masters-1'\n";
         assert_eq!(read_file(places.kubelet_env(), 1000).unwrap(), want.as_bytes());
     }

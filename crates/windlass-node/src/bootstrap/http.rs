@@ -1,4 +1,5 @@
-//! One request over one connection: all that the node flow asks of the metadata service and of the machine-config server.
+//! One request over one connection: all that the node flow asks of the metadata service and of the machine-config server,
+//! and the bootstrap machine of the object store.
 
 use std::error::Error as StdError;
 use std::io;
@@ -19,7 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use windlass_pki::Certificate;
 
-/// How long one request may take, from the first packet to the last byte.
+/// How long a small request may take, from the first packet to the last byte.
 const LIMIT: Duration = Duration::from_secs(3);
 const BODY_LIMIT: usize = 1 << 20;
 
@@ -105,24 +106,29 @@ pub fn trusting(authority: &Certificate) -> Arc<ClientConfig> {
     Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Asks once.
+/// Asks once, for little.
 pub async fn ask(asking: &Asking<'_>) -> Result<Answer, AskError> {
+    ask_within(asking, LIMIT, BODY_LIMIT).await
+}
+
+/// Asks once, for as many bytes as this and no longer than this.
+pub async fn ask_within(asking: &Asking<'_>, limit: Duration, bytes: usize) -> Result<Answer, AskError> {
     let (host, port) = (asking.host, asking.port);
-    match timeout(LIMIT, connect_and_ask(asking)).await {
+    match timeout(limit, connect_and_ask(asking, bytes)).await {
         Ok(answer) => answer,
-        Err(_) => Err(AskError::Await { host: host.to_owned(), port, limit: LIMIT }),
+        Err(_) => Err(AskError::Await { host: host.to_owned(), port, limit }),
     }
 }
 
-async fn connect_and_ask(asking: &Asking<'_>) -> Result<Answer, AskError> {
+async fn connect_and_ask(asking: &Asking<'_>, bytes: usize) -> Result<Answer, AskError> {
     let (host, port) = (asking.host.to_owned(), asking.port);
     let request = request(asking)?;
     let stream = TcpStream::connect((asking.host, port)).await;
     let stream = stream.map_err(|source| AskError::Connect { host: host.clone(), port, source })?;
     let talked = match &asking.tls {
-        None => exchange(stream, request).await,
+        None => exchange(stream, request, bytes).await,
         Some(config) => match secure(stream, config, asking.host).await {
-            Ok(stream) => exchange(stream, request).await,
+            Ok(stream) => exchange(stream, request, bytes).await,
             Err(error) => Err(error),
         },
     };
@@ -153,7 +159,7 @@ async fn secure(
     Ok(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?)
 }
 
-async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>) -> Result<Answer, Trouble>
+async fn exchange<S>(stream: S, request: Request<Empty<Bytes>>, bytes: usize) -> Result<Answer, Trouble>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -163,7 +169,7 @@ where
     let answered = async {
         let response = sender.send_request(request).await?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), BODY_LIMIT).collect().await?.to_bytes();
+        let body = Limited::new(response.into_body(), bytes).collect().await?.to_bytes();
         Ok(Answer { status, body })
     };
     let answered = answered.await;

@@ -48,9 +48,17 @@ pub async fn format(commands: &impl Commands) -> Result<Format, RuntimeError> {
     parse_version(said).ok_or_else(|| RuntimeError::KnowVersion { said: said.trim().chars().take(100).collect() })
 }
 
+/// The format that a version of containerd reads.
+pub fn format_of(version: &str) -> Result<Format, RuntimeError> {
+    known(version).ok_or_else(|| RuntimeError::KnowVersion { said: version.chars().take(100).collect() })
+}
+
 /// `containerd <module> v2.2.9 <revision>`, also without the `v`.
 fn parse_version(said: &str) -> Option<Format> {
-    let version = said.split_whitespace().nth(2)?;
+    known(said.split_whitespace().nth(2)?)
+}
+
+fn known(version: &str) -> Option<Format> {
     let mut numbers = version.trim_start_matches('v').split('.').map(str::parse::<u32>);
     match (numbers.next()?, numbers.next()?) {
         (Ok(1), Ok(7..)) => Some(Format::Two),
@@ -148,6 +156,13 @@ mod tests {
         for (said, want) in cases {
             assert_eq!(parse_version(said), want, "{said}");
         }
+    }
+
+    #[test]
+    fn a_version_that_was_chosen_has_its_format() {
+        assert_eq!(format_of("2.2.9").unwrap(), Format::Three);
+        assert_eq!(format_of("1.7.35").unwrap(), Format::Two);
+        assert!(matches!(format_of("0.9"), Err(RuntimeError::KnowVersion { .. })));
     }
 
     #[tokio::test]

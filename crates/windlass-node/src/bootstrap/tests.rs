@@ -1,99 +1,286 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::routing::get;
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng as _;
+use clap::Parser as _;
 use tokio::net::TcpListener;
-use windlass_steps::host::ScriptedHost;
+use windlass_artifacts::addon::{
+    AddonVersion, Board, Extension, OsVersion, Publication, PublishedPackage, Runtime, lay_out_extension,
+    pack_extension, publish,
+};
+use windlass_artifacts::digest::{Algorithm, Digest};
+use windlass_artifacts::signature::SigningKeys;
+use windlass_spec::KubeVersion;
+use windlass_steps::clock::Clock as _;
+use windlass_steps::host::{ScriptedHost, make_dir};
 
 use super::*;
+use crate::args::{Arguments, Command};
 use crate::record::{State, collect};
 
+/// A machine as Ignition left it, its metadata service and its bucket.
 struct World {
     dir: tempfile::TempDir,
-    metadata: SocketAddr,
+    server: SocketAddr,
+    extensions: BTreeMap<String, (Extension, Digest)>,
 }
 
 impl World {
-    /// A machine as Ignition left it, and its metadata service.
     async fn of(role: &str, index: Option<u32>) -> World {
         let tags = index.map(|i| format!(r#""windlass.dev/etcd-index":"{i}""#)).unwrap_or_default();
         let said = format!(
             r#"{{"name":"machine-0","cluster":"demo-abcde","domain":"demo.test","role":"{role}","address":"10.0.0.2","tags":{{{tags}}},"index":0}}"#
         );
-        let router = Router::new().route("/v1/identity", get(move || async move { said }));
+        let dir = tempfile::tempdir().unwrap();
+        let bucket = dir.path().join("bucket");
+        make_dir(&bucket, Mode::PUBLIC_DIR).unwrap();
+        let extensions = fill(dir.path(), &bucket);
+        let give = move |request: Request| async move {
+            read_file(bucket.join(request.uri().path().trim_start_matches('/')), 1 << 20)
+                .map_err(|_| StatusCode::NOT_FOUND)
+        };
+        let router = Router::new().route("/v1/identity", get(move || async move { said })).fallback(give);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let metadata = listener.local_addr().unwrap();
+        let server = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let world = World { dir: tempfile::tempdir().unwrap(), metadata };
-        let places = world.places();
+        let world = World { dir, server, extensions };
+        world.leave_installer_files();
+        world
+    }
+
+    fn leave_installer_files(&self) {
+        let places = self.places();
         for (name, text) in [
-            ("kubelet.env", "KUBELET_ARGS='--v=2'\n"),
+            ("kubelet.env", "KUBELET_VERSION=v1.36.3\nKUBELET_ARGS='--v=2'\n"),
             ("pause-image", "registry.example/pause:3.10\n"),
             ("manifests/etcd.yaml", "index: @ETCD_INDEX@\n"),
+            ("runtime-mappings.yaml", &windlass_assets::config::runtime_mappings()),
         ] {
             files::write(places.installer().join(name), text, Mode::PUBLIC).unwrap();
         }
         files::write(places.own_status(), "CapEff:\t0\nCapBnd:\t0\n", Mode::PUBLIC).unwrap();
-        world
+        files::write(places.os_release(), "ID=debian\nVERSION_ID=\"1\"\n", Mode::PUBLIC).unwrap();
     }
 
     fn places(&self) -> Places {
-        Places::below(self.dir.path())
+        Places::below(self.dir.path().join("machine"))
     }
 
-    async fn run(&self, commands: &ScriptedHost) -> Result<(), BootstrapError> {
+    /// Puts extensions on the machine as it would have been made with them.
+    fn seed(&self, names: &[&str]) {
+        let places = self.places();
+        for name in names {
+            let (extension, hash) = &self.extensions[*name];
+            make_dir(places.extensions(), Mode::PUBLIC_DIR).unwrap();
+            lay_out_extension(extension, hash, &places.extensions()).unwrap();
+        }
+    }
+
+    async fn run(&self, commands: &ScriptedHost, words: &[&str]) -> Result<(), BootstrapError> {
         let mut record = Recorder::begin(&self.places(), "bootstrap", "learn-facts");
-        prepare(&self.places(), self.metadata, commands, &mut record).await
+        let url = format!(
+            "--torcx-manifest-url=http://{}/{{{{.Board}}}}/{{{{.OSVersion}}}}/torcx_manifest.json",
+            self.server
+        );
+        let words: Vec<&str> = ["windlass-node", "bootstrap", &url].into_iter().chain(words.iter().copied()).collect();
+        let Command::Bootstrap(command) = Arguments::try_parse_from(words).unwrap().command else {
+            panic!("another command")
+        };
+        prepare(&self.places(), &command, self.server, commands, &mut record).await
+    }
+
+    fn merged(&self) -> Vec<String> {
+        extension::list(&self.places()).unwrap().iter().map(extension::Installed::directory).collect()
     }
 }
 
-fn containerd() -> ScriptedHost {
-    ScriptedHost::default().answer("containerd --version", "containerd x v2.2.9 r")
+/// Publishes both versions of everything for both operating systems, signed by keys that the machine trusts.
+fn fill(dir: &std::path::Path, bucket: &std::path::Path) -> BTreeMap<String, (Extension, Digest)> {
+    let now = SystemClock::new().now();
+    let keys = SigningKeys::generate(&mut ChaCha20Rng::seed_from_u64(3), "test", now - time::Duration::HOUR).unwrap();
+    let places = Places::below(dir.join("machine"));
+    files::write(places.addon_keys(), &keys.openpgp.public_armor().unwrap(), Mode::PUBLIC).unwrap();
+    files::write(places.addon_key(), &keys.minisign.public().to_text(), Mode::PUBLIC).unwrap();
+    let mut all = BTreeMap::new();
+    for number in ["1", "2"] {
+        let mut packages = Vec::new();
+        for extension in KubeVersion::ALL.iter().flat_map(|version| extensions(dir, *version, number)) {
+            let archive = dir.join(extension.directory());
+            let packed = pack_extension(&extension, std::fs::File::create(&archive).unwrap()).unwrap();
+            let digest = Digest::of_reader(Algorithm::Sha256, std::fs::File::open(&archive).unwrap()).unwrap();
+            let (name, version) = (extension.package.clone(), extension.version.clone());
+            packages.push(PublishedPackage { name, version, archive, digest });
+            all.insert(extension.directory(), (extension, packed.hash));
+        }
+        let os_version = OsVersion::parse(number).unwrap();
+        let expires = now + time::Duration::DAY;
+        let publication =
+            Publication { board: Board::amd64(), os_version, packages, expires, at_least: 1, keys: &keys, now };
+        publish(bucket, &publication).unwrap();
+    }
+    all
 }
 
-fn text(path: std::path::PathBuf) -> String {
+fn extensions(dir: &std::path::Path, version: KubeVersion, os: &str) -> [Extension; 2] {
+    let program = |name: &str| -> PathBuf {
+        let path = dir.join(format!("{name}-{version}"));
+        windlass_steps::host::write_file(&path, format!("{name} {version}"), Mode::EXECUTABLE).unwrap();
+        path
+    };
+    let os = OsVersion::parse(os).unwrap();
+    let runtime = Runtime {
+        containerd: program("containerd"),
+        shim: program("shim"),
+        ctr: program("ctr"),
+        runc: program("runc"),
+    };
+    let number = AddonVersion::parse(version.companions().containerd).unwrap();
+    [Extension::containerd(number, os.clone(), &runtime), Extension::kubelet(&version, os, program("kubelet")).unwrap()]
+}
+
+const NEW: [&str; 2] = ["containerd-2.2.9-os1", "kubelet-1.36.3-os1"];
+const OLD: [&str; 2] = ["containerd-1.7.35-os1", "kubelet-1.35.4-os1"];
+
+fn quiet() -> ScriptedHost {
+    ScriptedHost::default()
+}
+
+fn text(path: PathBuf) -> String {
     String::from_utf8(read_file(path, 1 << 20).unwrap()).unwrap()
 }
 
 #[tokio::test]
 async fn a_master_is_prepared_as_often_as_it_is_asked_for() {
     let world = World::of("master", Some(2)).await;
+    world.seed(&NEW);
     let places = world.places();
     for _ in 0..2 {
-        world.run(&containerd()).await.unwrap();
+        let host = quiet();
+        world.run(&host, &[]).await.unwrap();
         assert_eq!(Facts::read(&places).unwrap().etcd_index, Some(2));
         assert_eq!(text(places.manifests().join("etcd.yaml")), "index: 2\n");
         assert!(text(places.containerd()).contains("sandbox = \"registry.example/pause:3.10\"\n"));
-        assert!(text(places.kubelet_env()).contains("--node-ip=10.0.0.2 --hostname-override=machine-0"));
+        let gate = text(places.kubelet_env());
+        assert!(gate.contains("--node-ip=10.0.0.2 --hostname-override=machine-0"), "{gate}");
+        assert!(gate.contains("KUBELET_VERSION=v1.36.3\n"), "{gate}");
+        assert_eq!(host.ran(), Vec::<String>::new(), "what came with the machine is what it is to have");
+        assert_eq!(world.merged(), NEW);
     }
 }
 
 #[tokio::test]
-async fn the_bootstrap_machine_gets_no_static_pods() {
+async fn a_machine_without_addons_gets_them_without_another_boot() {
     let world = World::of("bootstrap", None).await;
-    world.run(&containerd()).await.unwrap();
-    assert!(!world.places().manifests().exists());
+    let host = quiet().answer("systemd-sysext refresh", "");
+    world.run(&host, &[]).await.unwrap();
+    assert_eq!(host.ran(), ["systemd-sysext refresh"]);
+    assert_eq!(world.merged(), NEW);
+    assert!(world.places().kubelet_env().exists() && !world.places().reboot_due().exists());
+    assert!(!world.places().manifests().exists(), "the bootstrap machine gets no static pods");
+    assert_eq!(text(world.places().addons_seen()), r#"{"amd64-usr/1":1}"#);
+}
+
+/// A boot that cannot be asked for is how this test gets the flow back.
+#[tokio::test]
+async fn another_runtime_is_there_before_the_gate_opens_and_needs_a_boot_of_its_own() {
+    let world = World::of("master", Some(0)).await;
+    world.seed(&OLD);
+    let places = world.places();
+    for _ in 0..2 {
+        let host = quiet();
+        let error = world.run(&host, &[]).await.unwrap_err();
+        assert!(matches!(error, BootstrapError::Reboot { .. }), "{error}");
+        assert_eq!(error.failure().exit, Exit::TryAgain);
+        assert_eq!(host.ran(), ["systemctl --no-block reboot"], "a repeated run still knows that a boot is due");
+        assert_eq!(text(places.reboot_due()), "to go from containerd 1.7.35 to 2.2.9");
+        assert_eq!(world.merged(), NEW);
+        assert!(text(places.kubelet_env()).contains("KUBELET_VERSION=v1.36.3\n"));
+        assert!(text(places.containerd()).starts_with("version = 3\n"), "for the runtime that comes");
+    }
+    let explained = Explanation::read(&places).unwrap().to_string();
+    assert!(explained.contains("did     booted to go from containerd 1.7.35 to 2.2.9"), "{explained}");
+}
+
+#[tokio::test]
+async fn a_forced_version_brings_its_own_runtime_and_nothing_is_set_up_where_that_is_not_wanted() {
+    let world = World::of("bootstrap", None).await;
+    world.run(&quiet().answer("systemd-sysext refresh", ""), &["--force-kube-version=v1.35.4"]).await.unwrap();
+    assert_eq!(world.merged(), OLD);
+    assert!(text(world.places().containerd()).starts_with("version = 2\n"));
+    let world = World::of("bootstrap", None).await;
+    let host = quiet().answer("containerd --version", "containerd x v2.2.9 r");
+    world.run(&host, &["--torcx-skip-setup"]).await.unwrap();
+    assert_eq!((world.merged(), host.ran().len()), (Vec::new(), 1));
     assert!(world.places().kubelet_env().exists());
 }
 
 #[tokio::test]
 async fn the_gate_stays_closed_when_something_fails() {
-    let world = World::of("master", Some(0)).await;
-    let error = world.run(&ScriptedHost::default()).await.unwrap_err();
-    assert!(matches!(error, BootstrapError::ConfigureRuntime { .. }));
-    assert_eq!(failure(&error).exit, Exit::TryAgain);
-    assert!(!world.places().kubelet_env().exists());
+    type Break = fn(&World);
+    let cases: [(&str, Break, Exit); 6] = [
+        (
+            "is missing",
+            |w| std::fs::remove_file(w.dir.path().join("bucket/amd64-usr/1/torcx_manifest.json.asc")).unwrap(),
+            Exit::Permanent,
+        ),
+        (
+            "it is not there",
+            |w| std::fs::remove_file(w.dir.path().join("bucket/amd64-usr/1/torcx_manifest.json")).unwrap(),
+            Exit::TryAgain,
+        ),
+        (
+            "is not there",
+            |w| std::fs::remove_dir_all(w.dir.path().join("bucket/amd64-usr/1/packages")).unwrap(),
+            Exit::TryAgain,
+        ),
+        (
+            "no key is trusted",
+            |w| {
+                std::fs::remove_file(w.places().addon_keys()).unwrap();
+                std::fs::remove_file(w.places().addon_key()).unwrap();
+            },
+            Exit::Permanent,
+        ),
+        (
+            "this is a rollback",
+            |w| files::write(w.places().addons_seen(), r#"{"amd64-usr/1":9}"#, Mode::PUBLIC).unwrap(),
+            Exit::Permanent,
+        ),
+        ("were seen before", |w| files::write(w.places().addons_seen(), "{", Mode::PUBLIC).unwrap(), Exit::TryAgain),
+    ];
+    for (word, spoil, exit) in cases {
+        let world = World::of("bootstrap", None).await;
+        spoil(&world);
+        let error = world.run(&quiet().answer("systemd-sysext refresh", ""), &[]).await.unwrap_err();
+        let told = chain(&error).join(": ");
+        assert!(told.contains(word), "{word}: {told}");
+        assert_eq!(error.failure().exit, exit, "{told}");
+        assert!(!world.places().kubelet_env().exists(), "{word}");
+    }
+}
+
+#[tokio::test]
+async fn a_master_without_a_number_or_flags_that_make_no_sense_are_for_good() {
     let world = World::of("master", None).await;
-    let error = world.run(&containerd()).await.unwrap_err();
-    assert_eq!(failure(&error).exit, Exit::Permanent);
+    let error = world.run(&quiet(), &[]).await.unwrap_err();
+    assert_eq!(error.failure().exit, Exit::Permanent);
+    let world = World::of("bootstrap", None).await;
+    let error = world.run(&quiet(), &["--force-kube-version=new"]).await.unwrap_err();
+    assert_eq!(error.failure().exit, Exit::Permanent);
     assert!(!world.places().kubelet_env().exists());
 }
 
 #[tokio::test]
 async fn the_record_tells_the_stage() {
     let world = World::of("bootstrap", None).await;
-    let places = world.places();
-    let mut record = Recorder::begin(&places, "bootstrap", "learn-facts");
-    prepare(&places, world.metadata, &containerd(), &mut record).await.unwrap();
-    let record = &collect(&places)["bootstrap"];
+    world.seed(&NEW);
+    world.run(&quiet(), &[]).await.unwrap();
+    let record = &collect(&world.places())["bootstrap"];
     assert_eq!((record.state, record.stage.as_str()), (State::Running, "open-gate"));
-    assert_eq!(record.data["machine"], "machine-0");
+    assert_eq!((&record.data["machine"], &record.data["runtime"]), (&"machine-0".into(), &"2.2.9".into()));
 }

@@ -86,6 +86,15 @@ impl Book {
             Book::Api(book) => book.burn(machine, now).await,
         }
     }
+
+    /// Nobody is served any more.
+    pub fn close(&self) {
+        match self {
+            Book::Files(book) => book.recorder.lock().unwrap_or_else(PoisonError::into_inner).done(),
+            // What is in the API is there for the next server.
+            Book::Api(_) => {}
+        }
+    }
 }
 
 /// Marks on the disk, and the record of them.

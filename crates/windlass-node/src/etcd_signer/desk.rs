@@ -71,6 +71,11 @@ impl Desk {
         Desk { spec, tokens, signer, clock, files, inner, recorder: Mutex::new(recorder), version }
     }
 
+    /// Nothing is signed here any more.
+    pub(super) fn close(&self) {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner).done();
+    }
+
     /// Signs a request if the machine may have what it asks for. It writes to the disk, so it wants a thread for itself.
     pub(super) fn sign(
         &self,

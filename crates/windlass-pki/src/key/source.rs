@@ -9,6 +9,7 @@ use windlass_spec::Secret;
 
 use super::PrivateKey;
 use crate::error::PkiError;
+use crate::ssh::SshKey;
 
 /// A source of private keys and serial numbers.
 pub trait KeySource {
@@ -17,6 +18,11 @@ pub trait KeySource {
 
     /// Draws the serial number of this name.
     fn serial(&mut self, name: &str) -> Serial;
+
+    /// Draws the seed of this name, for whoever makes keys of another kind.
+    fn seed(&mut self, name: &str) -> Secret<[u8; 32]>;
+    /// Draws the SSH key of this name.
+    fn ssh_key(&mut self, name: &str) -> SshKey;
 }
 
 /// A certificate's serial number: positive, 17 bytes, 128 of its bits drawn.
@@ -58,6 +64,14 @@ impl KeySource for RandomKeys {
     fn serial(&mut self, _name: &str) -> Serial {
         Serial::draw(&mut self.0)
     }
+
+    fn seed(&mut self, _name: &str) -> Secret<[u8; 32]> {
+        draw_seed(&mut self.0)
+    }
+
+    fn ssh_key(&mut self, _name: &str) -> SshKey {
+        draw_ssh_key(&mut self.0)
+    }
 }
 
 /// Keys that follow from a seed, for tests: whoever knows the seed knows every key.
@@ -91,6 +105,20 @@ impl KeySource for SeededKeys {
     fn serial(&mut self, name: &str) -> Serial {
         Serial::draw(&mut self.rng("serial", name))
     }
+
+    fn seed(&mut self, name: &str) -> Secret<[u8; 32]> {
+        draw_seed(&mut self.rng("seed", name))
+    }
+
+    fn ssh_key(&mut self, name: &str) -> SshKey {
+        draw_ssh_key(&mut self.rng("ssh key", name))
+    }
+}
+
+fn draw_seed(rng: &mut ChaCha20Rng) -> Secret<[u8; 32]> {
+    let mut seed = [0; 32];
+    rng.fill_bytes(&mut seed);
+    Secret::new(seed)
 }
 
 fn draw_key(rng: &mut ChaCha20Rng) -> PrivateKey {
@@ -104,6 +132,12 @@ fn draw_key(rng: &mut ChaCha20Rng) -> PrivateKey {
     }
 }
 
+fn draw_ssh_key(rng: &mut ChaCha20Rng) -> SshKey {
+    let mut seed = [0; 32];
+    rng.fill_bytes(&mut seed);
+    SshKey::from_seed(Secret::new(seed))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +148,10 @@ mod tests {
         one.key("first");
         assert_eq!(one.key("a"), two.key("a"));
         assert_eq!(one.serial("a"), two.serial("a"));
+        assert_eq!(one.seed("a"), two.seed("a"));
+        assert_ne!(one.seed("a"), one.seed("b"));
+        assert_eq!(one.ssh_key("a"), two.ssh_key("a"));
+        assert_ne!(one.ssh_key("a"), one.ssh_key("b"));
         assert_ne!(one.key("a"), one.key("b"));
         assert_ne!(one.key("a"), SeededKeys::new("2").key("a"));
         assert_ne!(SeededKeys::new("ab").key("c"), SeededKeys::new("a").key("bc"));
@@ -125,6 +163,8 @@ mod tests {
         let keys = [one.key("a"), one.key("a"), two.key("a")];
         assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
         assert_ne!(one.serial("a"), one.serial("a"));
+        assert_ne!(one.seed("a"), one.seed("a"));
+        assert_ne!(one.ssh_key("a"), one.ssh_key("a"));
     }
 
     #[test]

@@ -5,21 +5,12 @@ use std::path::PathBuf;
 use windlass_cloud_api::{ImageSpec, Label, Seed};
 
 use super::label;
-use crate::PlatformError;
+use crate::{ArtifactFile, PlatformError};
 
 /// Where preloaded images lie on a machine.
 const PRELOAD: &str = "/var/lib/containerd";
 /// Where systemd looks for extensions.
 const EXTENSIONS: &str = "/var/lib/extensions";
-
-/// A file of the artifact cache.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArtifactFile {
-    /// Where it is.
-    pub path: PathBuf,
-    /// `sha256:…` of its bytes.
-    pub digest: String,
-}
 
 /// The machine base as one OS version.
 #[derive(Debug, Clone, PartialEq, Eq)]

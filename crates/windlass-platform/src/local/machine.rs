@@ -2,14 +2,20 @@
 
 use std::net::Ipv4Addr;
 
-use windlass_assets::ignition::{BOOTSTRAP_OBJECT, CONFIG_TOKEN, JOIN_TOKEN, TOKEN_KEY};
-use windlass_cloud_api::{self as cloud, ExecRequest, MachineSpec, Tags};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tracing::warn;
+use windlass_assets::SshKeys;
+use windlass_assets::bootstrap_assets::Origin;
+use windlass_assets::ignition::{BOOTSTRAP_ASSETS, BOOTSTRAP_OBJECT, CONFIG_TOKEN, JOIN_TOKEN, TOKEN_KEY, object_url};
+use windlass_cloud_api::{self as cloud, ExecRequest, ForwardSpec, Label, MachineSpec, Tags};
+use windlass_spec::Secret;
 use windlass_spec::complete::InstanceGroup;
 
-use super::ask::act;
-use super::{Local, config_key, label};
+use super::ask::{act, is_unknown};
+use super::{ASSETS, CONFIG, Local, label, object_key};
 use crate::seen::{Executed, MachineState, SeenMachine, Task};
-use crate::{BOOTSTRAP, ETCD_INDEX, Order, PlatformError};
+use crate::{BOOTSTRAP, ETCD_INDEX, Order, PlatformError, ssh};
 
 /// How long the bootstrap machine may take to its first boot.
 const URL_SECONDS: u32 = 3600;
@@ -36,11 +42,23 @@ pub(super) async fn create(local: &Local, order: &Order<'_>) -> Result<(), Platf
 
 async fn bootstrap(local: &Local, order: &Order<'_>) -> Result<MachineSpec, PlatformError> {
     let cluster = local.client.cluster(&local.cluster).await.map_err(act("look at the network"))?;
-    let url = local.client.object_url(&local.cluster, &config_key()?, URL_SECONDS).await;
-    let url = url.map_err(act("sign the URL of the bootstrap machine's config"))?.url;
+    let config = signed(local, CONFIG).await?;
     let pointer = order.config("assets/bootstrap-pointer.ign")?;
-    let user_data = pointer.replace(BOOTSTRAP_OBJECT, behind_host(&url)).replace(TOKEN_KEY, &cluster.token_key);
+    let mut user_data = pointer.replace(BOOTSTRAP_OBJECT, &config).replace(TOKEN_KEY, &cluster.token_key);
+    // The digest is that of the document as it lies in the store, whatever was edited since the pointer was made.
+    if let (Some(_), Some(digest)) = (order.pulled_assets(), order.bootstrap_assets.digest()) {
+        let url = Secret::new(object_url(order.spec, &signed(local, ASSETS).await?));
+        let origin = Origin { url, digest }.to_text();
+        user_data = user_data.replace(BOOTSTRAP_ASSETS, &STANDARD.encode(origin.expose()));
+    }
     spec(local, order.group(None)?, BOOTSTRAP, order.spec.spec.network.bootstrap, user_data)
+}
+
+/// An object's name with what opens it for a while.
+async fn signed(local: &Local, name: &str) -> Result<String, PlatformError> {
+    let url = local.client.object_url(&local.cluster, &object_key(name)?, URL_SECONDS).await;
+    let url = url.map_err(act(format!("sign the URL of the object {name}")))?.url;
+    Ok(behind_host(&url).to_owned())
 }
 
 fn spec(
@@ -100,6 +118,45 @@ pub(super) async fn exec(local: &Local, machine: &str, task: &Task) -> Result<Ex
     };
     let ran = ran.map_err(act(attempt()))?;
     Ok(Executed { code: ran.code, stdout: ran.stdout, stderr: ran.stderr })
+}
+
+/// Runs a command on a machine over SSH, through a door on 127.0.0.1 that is closed again.
+pub(super) async fn exec_over_ssh(
+    local: &Local,
+    machine: &str,
+    keys: &SshKeys,
+    task: &Task,
+) -> Result<Executed, PlatformError> {
+    let listed = local.client.machines(&local.cluster).await.map_err(act("look at the machines"))?;
+    let address = listed.iter().find(|found| found.name.as_str() == machine).map(|found| found.address);
+    let attempt = || format!("run {} on {machine} over SSH", task.words.join(" "));
+    let address = address.ok_or_else(|| PlatformError::act(attempt(), "there is no such machine"))?;
+    let spec = ForwardSpec { port: None, address, to: ssh::PORT };
+    let door = local.client.put_forward(&local.cluster, &ssh_door(machine)?, &spec).await;
+    let door = door.map_err(act(format!("open the way to {machine}")))?;
+    let ran = ssh::run((Ipv4Addr::LOCALHOST, door.port).into(), keys, task).await;
+    let closed = close_ssh(local, machine).await;
+    match (ran, closed) {
+        (Ok(executed), closed) => closed.map(|()| executed),
+        (Err(error), closed) => {
+            if let Err(error) = closed {
+                warn!(machine, %error, "way not closed; retiring the machine closes it");
+            }
+            Err(PlatformError::act(attempt(), error))
+        }
+    }
+}
+
+/// Closes the way to a machine's sshd, if there is one.
+pub(super) async fn close_ssh(local: &Local, machine: &str) -> Result<(), PlatformError> {
+    match local.client.delete_forward(&local.cluster, &ssh_door(machine)?).await {
+        Err(error) if !is_unknown(&error) => Err(act(format!("close the way to {machine}"))(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn ssh_door(machine: &str) -> Result<Label, PlatformError> {
+    label(&format!("ssh-{machine}"))
 }
 
 #[cfg(test)]

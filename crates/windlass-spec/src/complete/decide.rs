@@ -9,8 +9,8 @@ use super::{
     FlagsOnly, Images, InstanceGroup, Network, OsUpdate, Versions, components, groups,
 };
 use crate::file::{
-    ArtifactSource, Aws, ClusterFile, Gce, Libvirt, Local, NetworkFile, NetworkPlugin, Platform, PlatformFile, Reboots,
-    Role, SpecFile, Ssh, Topology,
+    ArtifactSource, Aws, ClusterFile, Delivery, Gce, Libvirt, Local, LocalChannel, NetworkFile, NetworkPlugin,
+    Platform, PlatformFile, Reboots, Role, SpecFile, Ssh, Topology,
 };
 use crate::name::{ClusterName, Domain};
 use crate::network::{MachineCidr, PodCidr, ServiceCidr, nth, overlap, size};
@@ -43,6 +43,8 @@ fn cluster(name: &ClusterName, file: &ClusterFile, problems: &mut Vec<Problem>) 
     let instance_groups = groups::decide(file, addresses.net, &addresses.all(), problems);
     let network = network(&file.network, &instance_groups, &addresses, problems);
     check_platform(&platform, topology, &instance_groups, problems);
+    let os_update = os_update(file);
+    check_channel(&platform, &os_update.channel, problems);
     let addons = addons(file, &images, &instance_groups);
     let metadata = CompleteMetadata { name: name.clone() };
     let mut spec = CompleteCluster {
@@ -50,6 +52,7 @@ fn cluster(name: &ClusterName, file: &ClusterFile, problems: &mut Vec<Problem>) 
         domain,
         kubernetes_version,
         topology,
+        bootstrap_assets: file.bootstrap_assets.unwrap_or(Delivery::Pull),
         platform,
         versions,
         images,
@@ -57,7 +60,7 @@ fn cluster(name: &ClusterName, file: &ClusterFile, problems: &mut Vec<Problem>) 
         instance_groups,
         components: no_components(),
         addons,
-        os_update: os_update(file),
+        os_update,
     };
     spec.components = components::decide(&metadata, &spec, &file.components, problems);
     spec
@@ -89,6 +92,15 @@ fn check_platform(platform: &Platform, topology: Topology, groups: &[InstanceGro
     if topology == Topology::Volumes && matches!(platform, Platform::Ssh(_) | Platform::Libvirt(_)) {
         let message = format!("volumes that move are not to be had on platform {}: use self-hosted", platform.as_str());
         problems.push(Problem::at("spec.topology", message));
+    }
+}
+
+/// Which channels there are is known of the local platform alone.
+fn check_channel(platform: &Platform, channel: &str, problems: &mut Vec<Problem>) {
+    if matches!(platform, Platform::Local(_)) && LocalChannel::parse(channel).is_none() {
+        let channels = LocalChannel::WORDS.join(" or ");
+        let message = format!("platform local has no channel {channel}: use {channels}");
+        problems.push(Problem::at("spec.osUpdate.channel", message));
     }
 }
 
@@ -299,9 +311,13 @@ fn os_update(file: &ClusterFile) -> OsUpdate {
     }
 }
 
+/// Where a cluster's own bucket of runtime addons is, as a template.
+pub fn addon_manifest_url(domain: &str) -> String {
+    format!("http://objects.internal.{domain}/o/addons/{{{{.Board}}}}/{{{{.OSVersion}}}}/torcx_manifest.json")
+}
+
 fn artifacts(file: &ClusterFile, domain: &Domain) -> Artifacts {
-    let bucket =
-        || format!("http://objects.internal.{domain}/addons/{{{{.Board}}}}/{{{{.OSVersion}}}}/torcx_manifest.json");
+    let bucket = || addon_manifest_url(domain.as_str());
     Artifacts {
         source: file.artifacts.source.unwrap_or(ArtifactSource::Auto),
         mirror: file.artifacts.mirror.clone().unwrap_or_else(|| "https://dl.k8s.io".to_owned()),

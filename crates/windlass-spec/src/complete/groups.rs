@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use ipnet::Ipv4Net;
 
 use super::InstanceGroup;
-use crate::file::{AdditionalUserData, ClusterFile, Encoding, FileAsset, InstanceGroupFile, Role, UserDataType};
+use crate::file::{AdditionalUserData, ClusterFile, Encoding, FileAsset, Hook, InstanceGroupFile, Role, UserDataType};
 use crate::name::GroupName;
 use crate::network::{nth, size};
 use crate::problem::Problem;
@@ -28,9 +28,12 @@ const RESERVED: &[&str] = &[
     "/etc/kubernetes/kubelet.env",
     "/etc/kubernetes/kubelet-join.env",
     "/etc/kubernetes/kubelet.yaml",
-    "/opt/windlass/bootkube.done",
-    "/opt/windlass/addons.done",
-    "/opt/windlass/kubelet-join.done",
+    "/etc/kubernetes/kubelet-standalone.yaml",
+    "/etc/kubernetes/manifests/etcd.yaml",
+    "/etc/kubernetes/manifests/kube-apiserver.yaml",
+    "/etc/kubernetes/manifests/kube-controller-manager.yaml",
+    "/etc/kubernetes/manifests/kube-scheduler.yaml",
+    "/etc/containerd/config.toml",
 ];
 /// Places that are not files of the machine, or that windlass keeps to itself.
 const RESERVED_PARENTS: &[&str] = &[
@@ -40,9 +43,19 @@ const RESERVED_PARENTS: &[&str] = &[
     "/run/",
     "/etc/kubernetes/pki/",
     "/etc/kubernetes/installer/",
+    "/etc/kubernetes/config/",
+    "/etc/kubernetes/checkpoints/",
+    // The checkpointer's copies of control-plane pods.
+    "/etc/kubernetes/manifests/checkpoint-",
+    "/etc/windlass/",
     "/etc/systemd/system/",
+    "/opt/windlass/",
     "/var/lib/etcd/",
+    "/var/lib/windlass/",
 ];
+/// The units of a machine in the order in which they start: who stands before one of them and after a later one would
+/// be waited for by itself, and systemd leaves out one of the units of such a circle.
+const ORDER: &[&str] = &["k8s-node-bootstrap.service", "containerd.service", "kubelet.service", "kubelet-join.service"];
 
 /// The groups as decided, with everything that is wrong with them added to `problems`.
 pub(super) fn decide(
@@ -153,15 +166,49 @@ fn check_contents(group: &InstanceGroupFile, path: &str, problems: &mut Vec<Prob
         if !names.insert(&hook.name) {
             problems.push(Problem::at(format!("{at}.name"), format!("{} is the name of an earlier hook", hook.name)));
         }
-        if hook.exec.first().is_none_or(String::is_empty) {
-            problems.push(Problem::at(format!("{at}.exec"), "is empty: name the command to run"));
-        } else if hook.image.is_none() && !hook.exec[0].starts_with('/') {
-            problems.push(Problem::at(format!("{at}.exec"), "a command on the machine is named by its absolute path"));
-        }
-        if hook.exec.iter().any(|word| word.contains(['\n', '\0'])) {
-            problems.push(Problem::at(format!("{at}.exec"), "a word of the command holds a line break"));
-        }
+        problems.extend(check_hook(hook).map(|(field, message)| Problem::at(format!("{at}.{field}"), message)));
     }
+}
+
+/// What is wrong with a hook, and in which field.
+fn check_hook(hook: &Hook) -> impl Iterator<Item = (&'static str, String)> {
+    let exec = if hook.exec.first().is_none_or(String::is_empty) {
+        Some("is empty: name the command to run")
+    } else if hook.image.is_none() && !hook.exec[0].starts_with('/') {
+        Some("a command on the machine is named by its absolute path")
+    } else {
+        None
+    };
+    let broken = hook.exec.iter().any(|word| word.contains(['\n', '\0']));
+    let broken = broken.then_some("a word of the command holds a line break");
+    let image = hook.image.as_ref().filter(|image| !names_registry(image));
+    let image = image.map(|image| {
+        format!("{image} does not say which registry it comes from: write it in full, as registry.example/name:tag")
+    });
+    let exec = exec.into_iter().chain(broken).map(|message| ("exec", message.to_owned()));
+    let circle = circle(hook).map(|message| ("before", message));
+    exec.chain(image.map(|message| ("image", message))).chain(circle)
+}
+
+/// The runtime knows images by their full names only.
+fn names_registry(image: &str) -> bool {
+    let host = image.split_once('/').map(|(host, _)| host);
+    host.is_some_and(|host| host.contains(['.', ':']) || host == "localhost")
+}
+
+/// A unit that would have to start before and after another.
+fn circle(hook: &Hook) -> Option<String> {
+    if let Some(both) = hook.before.iter().find(|unit| hook.after.contains(unit)) {
+        return Some(format!("{both} is to wait for it and is waited for: keep one of the two"));
+    }
+    let place = |unit: &str| ORDER.iter().position(|other| *other == unit);
+    let image = hook.image.as_ref().map(|_| "containerd.service");
+    let after = hook.after.iter().map(String::as_str).chain(image);
+    let (last, after) = after.filter_map(|unit| place(unit).map(|at| (at, unit))).max()?;
+    let (first, before) = hook.before.iter().filter_map(|unit| place(unit).map(|at| (at, unit))).min()?;
+    let waits = if image == Some(after) { "a hook with an image waits for" } else { "it waits for" };
+    (first <= last)
+        .then(|| format!("{waits} {after}, which starts after {before}: let it stand after one and before a later one"))
 }
 
 fn check_file(asset: &FileAsset, at: &str) -> Option<Problem> {

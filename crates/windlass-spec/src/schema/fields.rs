@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::{Document, Field, Kind, Origin};
-use crate::file::{ArtifactSource, Egress, Encoding, NetworkPlugin, Reboots, Role, Topology, UserDataType};
+use crate::file::{ArtifactSource, Delivery, Egress, Encoding, NetworkPlugin, Reboots, Role, Topology, UserDataType};
 use crate::flags::Component;
 use crate::name::{ClusterName, Domain, GroupName};
 use crate::network::PodCidr;
@@ -76,6 +76,13 @@ static SPEC: &[Field] = &[
         Default("self-hosted"),
         Launch,
         "How the control plane runs: as pods of the cluster itself, or as static pods with etcd on volumes that move.",
+    ),
+    field(
+        "bootstrapAssets",
+        Words(Delivery::WORDS),
+        Default("pull"),
+        NodeBootstrap,
+        "How the bootstrap machine gets the control plane's files: fetched from the object store, or pushed over SSH.",
     ),
     field(
         "masters",
@@ -356,7 +363,7 @@ static GROUP: &[Field] = &[
         List(&Object(HOOK)),
         Default("[]"),
         KubernetesBootstrap,
-        "Commands run on each machine, before or after other units.",
+        "Commands run on each machine on every boot, before or after other units.",
     ),
 ];
 
@@ -385,9 +392,15 @@ static HOOK: &[Field] = &[
         GROUP_NAME,
         Required,
         KubernetesBootstrap,
-        "What it is called: the unit is windlass-hook-<name>.service.",
+        "What it is called: the unit is windlass-hook-<name>.service, which runs on every boot.",
     ),
-    field("before", List(&UNIT), Default("[]"), KubernetesBootstrap, "Units that wait for it."),
+    field(
+        "before",
+        List(&UNIT),
+        Default("[]"),
+        KubernetesBootstrap,
+        "Units that wait until it has ended, well or not.",
+    ),
     field("after", List(&UNIT), Default("[]"), KubernetesBootstrap, "Units that it waits for."),
     field("exec", List(&ANY_TEXT), Required, KubernetesBootstrap, "The command and its arguments, without a shell."),
     field(
@@ -395,7 +408,7 @@ static HOOK: &[Field] = &[
         IMAGE,
         Unset,
         KubernetesBootstrap,
-        "The image whose container runs the command; without it the machine does.",
+        "The image, with its registry, in whose container the command runs: with every right, on the machine's network, with the machine's root at /rootfs. Without it the machine runs it.",
     ),
 ];
 
@@ -509,7 +522,13 @@ static OS_UPDATE: &[Field] = &[
         RuntimeAddons,
         "Whether machines of a running cluster reboot into an update.",
     ),
-    field("channel", WORD, Default("stable"), NodeBootstrap, "The channel that is asked for updates."),
+    field(
+        "channel",
+        WORD,
+        Default("stable"),
+        NodeBootstrap,
+        "The channel that is asked for updates; platform local has stable, which offers none, and beta, which offers one.",
+    ),
 ];
 
 static ARTIFACTS: &[Field] = &[

@@ -21,6 +21,7 @@ pub fn cmd(program: impl AsRef<OsStr>) -> CommandSpec {
         timeout: None,
         accepted: vec![0],
         streams: Streams::Captured,
+        end: End::OfOutput,
         stdout_limit: STDOUT_LIMIT,
     }
 }
@@ -39,6 +40,7 @@ pub struct CommandSpec {
     pub(super) timeout: Option<Duration>,
     pub(super) accepted: Vec<i32>,
     pub(super) streams: Streams,
+    pub(super) end: End,
     pub(super) stdout_limit: usize,
 }
 
@@ -47,6 +49,15 @@ pub struct CommandSpec {
 pub(super) enum Streams {
     Captured,
     Inherited,
+}
+
+/// When a command counts as ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// When nobody holds its output any more.
+    OfOutput,
+    /// When the process itself has ended.
+    OfProcess,
 }
 
 impl CommandSpec {
@@ -95,6 +106,13 @@ impl CommandSpec {
     /// Lets stdout and stderr go where ours go, for long builds; the [`Output`] is then empty.
     pub fn inherit(mut self) -> Self {
         self.streams = Streams::Inherited;
+        self
+    }
+
+    /// Ends when the command itself does, for those that leave something running which keeps their output open. What that
+    /// says later is lost.
+    pub fn until_exit(mut self) -> Self {
+        self.end = End::OfProcess;
         self
     }
 

@@ -2,8 +2,11 @@
 //! process group, which dies with it when the time is up or the caller stops waiting.
 
 use std::io;
-use std::process::Stdio;
+use std::os::unix::process::ExitStatusExt as _;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -11,9 +14,12 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Child;
 use tracing::{debug, warn};
 
-use super::command::Streams;
+use super::command::{End, Streams};
 use super::follow::{Ear, Kept, Tail, Whole, replay};
 use super::{CommandSpec, Follower, HostError, Output, Stream};
+
+/// How long what a command has said may take to arrive once it has ended; it is in the pipes by then.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Whoever runs commands: the real [`Host`], or a [`ScriptedHost`] in a test.
 pub trait Commands: Sync {
@@ -98,6 +104,9 @@ async fn execute(spec: CommandSpec, group: Group, follower: Option<Follower<'_>>
         }
     };
     leash.release();
+    // Where somebody still holds the output, its last line has no end.
+    stdout.end();
+    stderr.end();
     let (stdout, stderr) = (stdout.kept.bytes, stderr.kept.text());
     match status.code() {
         Some(code) if spec.accepted.contains(&code) => Ok(Output { command, code, stdout, stderr }),
@@ -140,7 +149,7 @@ async fn exchange(
     command: &str,
     stdout: &mut Ear<'_, Whole>,
     stderr: &mut Ear<'_, Tail>,
-) -> Result<std::process::ExitStatus, HostError> {
+) -> Result<ExitStatus, HostError> {
     let trouble = |source| HostError::TalkToCommand { command: command.to_owned(), source };
     let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let feed = async {
@@ -164,9 +173,22 @@ async fn exchange(
             None => Ok(()),
         }
     };
+    let talk = async { tokio::try_join!(feed, collect, complain).map(drop) };
     let end = async { child.wait().await.map_err(trouble) };
-    let ((), (), (), status) = tokio::try_join!(feed, collect, complain, end)?;
-    Ok(status)
+    match spec.end {
+        End::OfOutput => tokio::try_join!(talk, end).map(|((), status)| status),
+        End::OfProcess => {
+            let (mut talk, mut end) = (pin!(talk), pin!(end));
+            let status = tokio::select! {
+                talked = &mut talk => {
+                    talked?;
+                    return end.await;
+                }
+                status = &mut end => status?,
+            };
+            tokio::time::timeout(LAST_WORDS, talk).await.unwrap_or(Ok(())).map(|()| status)
+        }
+    }
 }
 
 async fn reap(child: &mut Child, command: &str) -> Result<(), HostError> {
@@ -210,14 +232,26 @@ impl Drop for Leash {
 /// A double for tests: it answers command lines from a script and remembers what was asked.
 #[derive(Debug, Default)]
 pub struct ScriptedHost {
-    answers: Vec<(String, String)>,
+    answers: Vec<(String, Scripted)>,
     ran: Mutex<Vec<String>>,
+}
+
+#[derive(Debug)]
+enum Scripted {
+    Prints(String),
+    Fails { code: u8, stderr: String },
 }
 
 impl ScriptedHost {
     /// Adds a line to the script: this command line prints this text and succeeds, as often as it is run.
     pub fn answer(mut self, line: impl Into<String>, stdout: impl Into<String>) -> Self {
-        self.answers.push((line.into(), stdout.into()));
+        self.answers.push((line.into(), Scripted::Prints(stdout.into())));
+        self
+    }
+
+    /// Adds a line to the script: this command line complains and ends with this code, as often as it is run.
+    pub fn fail(mut self, line: impl Into<String>, code: u8, stderr: impl Into<String>) -> Self {
+        self.answers.push((line.into(), Scripted::Fails { code, stderr: stderr.into() }));
         self
     }
 
@@ -233,8 +267,16 @@ impl Commands for ScriptedHost {
         let command = spec.line();
         self.ran.lock().unwrap_or_else(PoisonError::into_inner).push(command.clone());
         match self.answers.iter().find(|(line, _)| *line == command) {
-            Some((_, stdout)) => {
+            Some((_, Scripted::Prints(stdout))) => {
                 Ok(Output { command, code: 0, stdout: stdout.clone().into_bytes(), stderr: String::new() })
+            }
+            Some((_, Scripted::Fails { code, stderr })) => {
+                let (code, stderr) = (i32::from(*code), stderr.clone());
+                match spec.accepted.contains(&code) {
+                    true => Ok(Output { command, code, stdout: Vec::new(), stderr }),
+                    // As `wait` tells it: the code stands above the signal.
+                    false => Err(HostError::RunCommand { command, status: ExitStatus::from_raw(code << 8), stderr }),
+                }
             }
             None => Err(HostError::FindProgram { program: spec.program.to_string_lossy().into_owned() }),
         }

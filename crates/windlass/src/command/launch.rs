@@ -18,7 +18,7 @@ use windlass_install::launch::{Given, Ready, authorities, launch as launch_flow}
 use windlass_install::preflight::{FakeHost, LookAtHost, ThisHost, edited};
 use windlass_install::prepare::{Assets, PrepareError, load};
 use windlass_install::sight::{FakeSight, Sight, Watcher};
-use windlass_install::software::{self, Software};
+use windlass_install::software::{self, Addon, Software};
 use windlass_install::{evidence, logbook};
 use windlass_platform::local::Local;
 use windlass_spec::file::Platform as PlatformSpec;
@@ -101,8 +101,16 @@ fn run(
         None => platform,
     };
     let edited = edited(dir).map_err(|error| asset_failure(&error))?;
-    let launched =
-        Launching { common, flags, assets: &assets, platform: &platform, missing: &missing, edited: &edited };
+    let addons = software.map(|software| software.addons).unwrap_or_default();
+    let launched = Launching {
+        common,
+        flags,
+        assets: &assets,
+        platform: &platform,
+        missing: &missing,
+        addons: &addons,
+        edited: &edited,
+    };
     let ended = block_on(async { launched.flow(journal).await })?;
     match ended {
         Ok(ready) => summary::tell(common, &assets, &ready, out),
@@ -117,6 +125,7 @@ struct Launching<'a> {
     assets: &'a Assets,
     platform: &'a Local,
     missing: &'a [String],
+    addons: &'a [Addon],
     edited: &'a [String],
 }
 
@@ -155,6 +164,7 @@ impl Launching<'_> {
             sight,
             host,
             missing: self.missing,
+            addons: self.addons,
             edited: self.edited,
             clock,
         };

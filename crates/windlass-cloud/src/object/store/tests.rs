@@ -149,13 +149,48 @@ fn ten_thousand_known_objects_are_there_at_once() {
 fn many_objects_are_stored_together_and_the_last_of_a_name_counts() {
     let dir = tempfile::tempdir().unwrap();
     let store = ObjectStore::with_index(dir.path(), []).unwrap();
-    let new = |n: usize| NewObject { key: key(&format!("k{}", n % 150)), bytes: format!("{n}"), expires: None };
+    let content = |n: usize| Content::Bytes(format!("{n}"));
+    let new = |n: usize| NewObject { key: key(&format!("k{}", n % 150)), content: content(n), expires: None };
     let stored = store.put_all((0..250).map(new), NOON).unwrap();
     assert_eq!((stored.len(), store.list().len()), (250, 150));
-    assert_eq!((content(&store, "k0"), content(&store, "k149")), ("150".into(), "149".into()));
+    let content = |name: &str| super::tests::content(&store, name);
+    assert_eq!((content("k0"), content("k149")), ("150".into(), "149".into()));
     let replaced: Vec<_> = stored.into_iter().filter_map(|one| one.replaced).collect();
     assert_eq!(replaced.len(), 100);
     assert!(replaced.iter().all(|digest| store.release(digest).unwrap() == Remains::Gone));
     assert_eq!(files(dir.path()).len(), 300);
     assert_eq!(ObjectStore::scan(dir.path()).unwrap().list(), store.list());
+}
+
+#[test]
+fn a_shelved_file_is_one_file_for_all_stores_and_outlives_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    write_file(&file, "content", Mode::PUBLIC).unwrap();
+    let digest = ObjectDigest::of(b"content");
+    let shelved = super::super::take(&dir.path().join("shelf"), &file, digest.clone()).unwrap();
+    let links = || std::os::unix::fs::MetadataExt::nlink(&fs::metadata(&shelved.path).unwrap());
+    let stores = ["a", "b"].map(|name| ObjectStore::with_index(dir.path().join(name), []).unwrap());
+    for store in &stores {
+        let new = |name: &str| NewObject::<&str> {
+            key: key(name),
+            content: Content::Shelved(shelved.clone()),
+            expires: None,
+        };
+        let stored = store.put_all([new("one"), new("two")], NOON).unwrap();
+        assert_eq!((stored[0].object.digest.clone(), stored[1].object.size), (digest.clone(), 7));
+        store.put_all([new("one")], NOON).unwrap();
+        assert_eq!((content(store, "one"), content(store, "two")), ("content".into(), "content".into()));
+    }
+    assert_eq!(links(), 3);
+    let [first, second] = &stores;
+    fs::remove_file(first.content(&digest)).unwrap();
+    write_file(first.content(&digest), "cont", Mode::PUBLIC).unwrap();
+    let again = NewObject::<&str> { key: key("one"), content: Content::Shelved(shelved.clone()), expires: None };
+    first.put_all([again], NOON).unwrap();
+    assert_eq!(content(first, "one"), "content", "what a failing disk cut short");
+    for name in ["one", "two"] {
+        first.delete(&key(name)).unwrap();
+    }
+    assert_eq!((links(), content(second, "one")), (2, "content".into()));
 }

@@ -9,6 +9,7 @@ use crate::sight::{Record, Records, UnitState};
 
 pub(super) const CONFIG_SERVER: &str = "machine-config-server";
 pub(super) const SIGNER: &str = "etcd-signer";
+const ASSETS: &str = "bootstrap-assets";
 pub(super) const BOOTKUBE: &str = "bootkube";
 pub(super) const ADDONS: &str = "addons";
 /// What a server says of itself from the moment it listens.
@@ -42,6 +43,14 @@ const AFTER_QUORUM: [&str; 8] = [
     "release-leases",
     "stop-api-server",
 ];
+
+/// Whether the bootstrap machine has its assets, or has gone on with them: records do not outlive a reboot.
+pub(in crate::launch) fn delivered(records: &Records) -> Observation {
+    match records.contains_key(BOOTKUBE) {
+        true => Observation::Holds,
+        false => done(records, ASSETS),
+    }
+}
 
 /// Whether a server of the bootstrap machine serves, or has served its time.
 pub(super) fn served(records: &Records, unit: &str) -> Observation {
@@ -143,21 +152,12 @@ fn masters_on(backends: &[Backend], port: u16) -> Observation {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::json;
 
     use super::*;
 
     fn record(state: UnitState, stage: &str) -> Record {
-        Record {
-            state,
-            stage: stage.to_owned(),
-            since: String::new(),
-            unmet: Vec::new(),
-            because: vec!["no disk".to_owned()],
-            data: BTreeMap::new(),
-        }
+        Record { because: vec!["no disk".to_owned()], ..Record::at(state, stage) }
     }
 
     /// As the record is once the step has ended.

@@ -176,3 +176,30 @@ async fn a_scripted_host_answers_its_script_and_remembers() {
     assert!(host.follow(cmd("uname").arg("-r"), &follower).await.unwrap().stdout.is_empty());
     assert_eq!(told.into_inner().unwrap(), ["6.1.0"]);
 }
+
+#[tokio::test]
+async fn a_command_may_leave_something_running_that_holds_its_output() {
+    let begun = std::time::Instant::now();
+    let error = run(sh("echo one >&2; sleep 20 & printf two >&2; exit 3").until_exit()).await.unwrap_err();
+    let HostError::RunCommand { status, stderr, .. } = &error else { panic!("{error}") };
+    assert_eq!((status.code(), stderr.as_str()), (Some(3), "one\ntwo"));
+    assert!(begun.elapsed() < Duration::from_secs(15));
+    let told = Mutex::new(Vec::new());
+    let follower = |_: Stream, line: &str| {
+        told.lock().unwrap().push(line.to_owned());
+        Heard::Keep
+    };
+    let spec = sh("echo one; printf two; sleep 20 & exit 0").until_exit();
+    assert_eq!(Host.follow(spec, &follower).await.unwrap().stdout, b"one\ntwo");
+    assert_eq!(told.into_inner().unwrap(), ["one", "two"]);
+    let quiet = run(sh("echo all").until_exit()).await.unwrap();
+    assert_eq!(quiet.text().unwrap(), "all");
+}
+
+#[tokio::test]
+async fn a_script_may_fail_as_a_program_does() {
+    let host = ScriptedHost::default().fail("diff a b", 1, "they differ");
+    let error = host.run(cmd("diff").args(["a", "b"])).await.unwrap_err();
+    assert_eq!(error.to_string(), "`diff a b` failed, exit status: 1; stderr:\nthey differ");
+    assert_eq!(host.run(cmd("diff").args(["a", "b"]).accept(1)).await.unwrap().code, 1);
+}

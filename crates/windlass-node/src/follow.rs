@@ -22,7 +22,7 @@ const WATCH_SECONDS: u32 = 15;
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 3);
 
 /// What was seen of the followed objects.
-pub(super) enum Seen<K> {
+pub(crate) enum Seen<K> {
     /// These are there, and no other.
     All(Vec<K>),
     /// This one is new or has changed.
@@ -41,18 +41,23 @@ enum Lost {
 }
 
 /// Asks the API something that it answers soon or not at all.
-pub(super) async fn ask<T>(asking: impl Future<Output = kube::Result<T>>) -> Result<T, ApiFailure> {
+pub(crate) async fn ask<T>(asking: impl Future<Output = kube::Result<T>>) -> Result<T, ApiFailure> {
     within(ANSWER_LIMIT, asking).await
 }
 
+/// The objects of this name, of which there is one or none.
+pub(crate) fn named(name: &str) -> ListParams {
+    ListParams::default().fields(&format!("metadata.name={name}"))
+}
+
 /// Takes what is seen.
-pub(super) trait Reader<K> {
+pub(crate) trait Reader<K> {
     /// After `Err` all is told again.
     fn read(&self, seen: Seen<K>) -> impl Future<Output = Result<(), ApiFailure>> + Send;
 }
 
-/// Follows objects for ever, those of this name if there is one.
-pub(super) async fn follow<K>(api: &Api<K>, name: Option<&str>, reader: &impl Reader<K>) -> Infallible
+/// Follows the chosen objects for ever.
+pub(crate) async fn follow<K>(api: &Api<K>, chosen: &ListParams, reader: &impl Reader<K>) -> Infallible
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
@@ -62,7 +67,7 @@ where
     let mut last = String::new();
     loop {
         pace.tick().await;
-        let Err(lost) = once(api, name, reader).await;
+        let Err(lost) = once(api, chosen, reader).await;
         let reason = lost.to_string();
         // A watch that begins anew is no news, nor is the same trouble again.
         if reason == last {
@@ -75,16 +80,14 @@ where
 }
 
 /// Lists and watches until something is lost.
-async fn once<K>(api: &Api<K>, name: Option<&str>, reader: &impl Reader<K>) -> Result<Infallible, Lost>
+async fn once<K>(api: &Api<K>, chosen: &ListParams, reader: &impl Reader<K>) -> Result<Infallible, Lost>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let (mut some, mut watch) = (ListParams::default(), WatchParams::default().timeout(WATCH_SECONDS));
-    if let Some(name) = name {
-        let field = format!("metadata.name={name}");
-        (some, watch) = (some.fields(&field), watch.fields(&field));
-    }
-    let list = ask(api.list(&some)).await?;
+    let mut watch = WatchParams::default().timeout(WATCH_SECONDS);
+    watch.label_selector.clone_from(&chosen.label_selector);
+    watch.field_selector.clone_from(&chosen.field_selector);
+    let list = ask(api.list(chosen)).await?;
     let mut version = list.metadata.resource_version.unwrap_or_default();
     reader.read(Seen::All(list.items)).await?;
     loop {
@@ -116,3 +119,6 @@ where
         WatchEvent::Error(status) => Err(ApiFailure::from(kube::Error::Api(status)).into()),
     }
 }
+
+#[cfg(test)]
+pub(crate) mod fake;
