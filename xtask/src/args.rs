@@ -128,6 +128,8 @@ pub enum Drill {
     Cloud,
     /// `windlass launch` on real machines: killed at every step, without power, with a master cut off, with faults
     Launch,
+    /// The node flow on real machines: without bucket, API, update, room or power; updates and versions on clusters
+    Node,
 }
 
 impl Measure {

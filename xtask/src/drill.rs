@@ -5,6 +5,8 @@
 mod artifacts;
 mod cloud;
 mod launch;
+mod node;
+mod parts;
 
 use std::fs;
 use std::future::pending;
@@ -42,6 +44,7 @@ pub fn run(
         Drill::Artifacts => artifacts::run(session, &ground, &mut chance),
         Drill::Cloud => cloud::run(session, &chance, cache),
         Drill::Launch => launch::run(session, &chance, cache),
+        Drill::Node => node::run(session, &chance, cache),
     };
     session.summary();
     outcome.inspect_err(|_| say(format_args!("what there is stays in {}", place.display())))?;

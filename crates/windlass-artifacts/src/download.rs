@@ -9,7 +9,7 @@ mod policy;
 pub(crate) mod server;
 
 pub use error::DownloadError;
-pub use policy::Refused;
+pub use policy::{Redirects, Refused};
 pub use reqwest::Url;
 
 use std::io;
@@ -54,8 +54,14 @@ pub struct Downloader {
 impl Downloader {
     /// A client that trusts this host's certificate authorities and takes its proxy from the environment.
     pub fn new(limits: Limits) -> Result<Self, DownloadError> {
+        Self::following(Redirects::ToAnyServer, limits)
+    }
+
+    /// The same, with a choice of which redirects are followed.
+    pub fn following(redirects: Redirects, limits: Limits) -> Result<Self, DownloadError> {
         install_crypto();
-        let builder = Client::builder().redirect(policy::policy()).referer(false).connect_timeout(limits.stall);
+        let builder = Client::builder().redirect(policy::policy(redirects)).referer(false);
+        let builder = builder.connect_timeout(limits.stall);
         let builder = builder.user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
         let client = builder.build().map_err(|source| DownloadError::MakeClient { source })?;
         Ok(Downloader { client, limits })

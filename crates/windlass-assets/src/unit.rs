@@ -52,6 +52,7 @@ static UNITS: &[UnitRow] = &[
     unit!("containerd.service", EVERY),
     unit!("runtime-images.service", EVERY),
     unit!("k8s-node-bootstrap.service", EVERY),
+    unit!("reboot-due.service", EVERY),
     unit!("kubelet.service", EVERY),
     unit!("kubelet-join.service", &[Host::Master]),
     unit!("kubelet-checker.service", &[Host::Master, Host::Worker]),
@@ -211,13 +212,33 @@ mod tests {
         assert!(lines("k8s-node-bootstrap.service").iter().any(|l| l.starts_with("ExecStartPre=")));
     }
 
+    /// The gate is the condition of the node flow, and the note that of runtime and kubelet: a run that ended between opening
+    /// the gate and booting would leave a machine on which none of them ever starts.
+    #[test]
+    fn a_flow_that_was_killed_after_the_gate_was_open_left_a_machine_without_a_kubelet() {
+        let flow = lines("k8s-node-bootstrap.service");
+        assert!(flow.contains(&"ExecStopPost=-/usr/bin/systemctl --no-block start reboot-due.service"));
+        let boots = lines("reboot-due.service");
+        let conditions: Vec<_> = boots.iter().filter(|line| line.starts_with("Condition")).collect();
+        let wanted =
+            [&"ConditionPathExists=/run/windlass/reboot-due", &"ConditionPathExists=/etc/kubernetes/kubelet.env"];
+        assert_eq!(conditions, wanted, "a boot before the gate is open is the flow's own");
+        assert!(boots.contains(&"ExecStart=/usr/bin/systemctl --no-block reboot"));
+        assert!(boots.contains(&"Restart=on-failure") && !boots.contains(&"[Install]"));
+        for host in [Host::Bootstrap, Host::Master, Host::Worker] {
+            assert!(UNITS.iter().any(|unit| unit.name == "reboot-due.service" && unit.hosts.contains(&host)));
+        }
+    }
+
     /// The file with which the kubelet joins is there before the kubelet has read it: a unit with that for its condition
     /// would leave a kubelet standalone whose joining was killed in between.
     #[test]
     fn joining_that_was_killed_before_the_kubelet_restarted_is_taken_up_again() {
         let lines = lines("kubelet-join.service");
         let conditions: Vec<_> = lines.iter().filter(|line| line.starts_with("Condition")).collect();
-        assert_eq!(conditions, [&"ConditionPathExists=!/opt/windlass/kubelet-join.done"]);
+        // The second one holds only on a boot that is about to end.
+        let done = "ConditionPathExists=!/opt/windlass/kubelet-join.done";
+        assert_eq!(conditions, [&done, &"ConditionPathExists=!/run/windlass/reboot-due"]);
         assert!(lines.contains(&"ExecStartPost=/bin/touch /opt/windlass/kubelet-join.done"));
     }
 

@@ -82,11 +82,12 @@ fn of_cause(error: &kube::Error) -> Outlook {
     }
 }
 
-fn is_distrust(cause: &(dyn Error + 'static)) -> bool {
-    // An I/O error hides what it was made of from `source`.
-    let inner = cause.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
-    let tls = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()).or_else(|| cause.downcast_ref());
-    matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+fn is_distrust(mut cause: &(dyn Error + 'static)) -> bool {
+    // An I/O error hides what it was made of from `source`, and may be made of another one.
+    while let Some(inner) = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        cause = inner;
+    }
+    matches!(cause.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// The chain of causes, of which each tells only what it adds.
@@ -145,8 +146,12 @@ mod tests {
         let refused = service(io::ErrorKind::ConnectionRefused.into());
         assert_eq!((refused.outlook, refused.to_string()), (Outlook::Passing, "connection refused".to_owned()));
         let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
-        let distrusted = service(io::Error::new(io::ErrorKind::InvalidData, unknown));
-        assert_eq!(distrusted.outlook, Outlook::Lasting);
-        assert!(distrusted.to_string().contains("UnknownIssuer"), "{distrusted}");
+        let distrusted = io::Error::new(io::ErrorKind::InvalidData, unknown.clone());
+        // As the client has it: wrapped once more on its way through the connector.
+        let wrapped = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, unknown));
+        for distrusted in [service(distrusted), service(wrapped)] {
+            assert_eq!(distrusted.outlook, Outlook::Lasting);
+            assert!(distrusted.to_string().contains("UnknownIssuer"), "{distrusted}");
+        }
     }
 }

@@ -74,6 +74,11 @@ impl Installation {
         self.dir.path().join("cluster")
     }
 
+    /// Where the programs and images are that it uses.
+    pub fn cache(&self) -> &Path {
+        &self.cache
+    }
+
     /// Writes a file of the cluster directory.
     #[expect(clippy::disallowed_methods, reason = "a test's own file; nobody reads half of it")]
     pub fn put(&self, path: &str, text: &str) {
@@ -135,12 +140,19 @@ impl Installation {
 
     /// What a script answers on a machine; it must succeed.
     pub async fn on(&self, machine: &str, script: &str) -> String {
+        self.tries(machine, script).await.unwrap_or_else(|error| panic!("{machine}: {script}: {error}"))
+    }
+
+    /// What a script answers on a machine, if it runs now and the script succeeds.
+    pub async fn tries(&self, machine: &str, script: &str) -> Result<String, String> {
         let command = ["bash", "-ec", script].map(str::to_owned).into();
         let request = ExecRequest { command, stdin: String::new(), timeout: None };
         let name = Label::parse(machine).expect("a name");
-        let answer = self.cloud().exec(&self.infra_id(), &name, &request).await.expect("the machine runs");
-        assert_eq!(answer.code, 0, "{machine}: {script}: {} {}", answer.stdout, answer.stderr);
-        answer.stdout
+        match self.cloud().exec(&self.infra_id(), &name, &request).await {
+            Ok(answer) if answer.code == 0 => Ok(answer.stdout),
+            Ok(answer) => Err(format!("{}{}", answer.stdout, answer.stderr)),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     async fn run(&self, mut command: Command) -> Ran {
@@ -175,8 +187,8 @@ impl Installation {
     fn command(&self, words: &[&str]) -> Command {
         let mut command = program(&self.programs.join("windlass"));
         command.args(words).arg("--dir").arg(self.directory()).arg("--cache").arg(&self.cache);
-        // Preparing knows of no cloud.
-        if words != ["prepare"] {
+        // Preparing and artifacts know of no cloud.
+        if !matches!(words, ["prepare"] | ["artifacts", ..]) {
             command.arg("--cloud-run").arg(self.dir.path().join("run"));
             command.arg("--cloud-state").arg(self.dir.path().join("state"));
         }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use time::OffsetDateTime;
 use tracing::warn;
 use windlass_platform::{Platform, SeenMachine, Task};
@@ -50,6 +51,14 @@ const QUESTIONS: [(&str, &[&str]); 5] = [
             "-u",
             "kubelet-checker",
             "-u",
+            "runtime-images",
+            "-u",
+            "update-engine",
+            "-u",
+            "systemd-sysext",
+            "-u",
+            "windlass-guard",
+            "-u",
             "windlass-hook-*",
             "-u",
             "windlass-user-data-*",
@@ -57,28 +66,26 @@ const QUESTIONS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Gathers what every machine says into `DIR/gather/<time>`, and says where that is.
-pub async fn gather(
-    directory: &Path,
-    platform: &impl Platform,
-    why: &str,
-    now: OffsetDateTime,
-) -> Result<PathBuf, HostError> {
+/// Makes `DIR/gather/<time>` with the failure itself in it, and says where that is: whatever comes after, this is kept.
+pub fn begin(directory: &Path, why: &str, now: OffsetDateTime) -> Result<PathBuf, HostError> {
     let time = rfc3339_millis(now).replace([':', '.'], "-");
     let target = directory.join(GATHER).join(time);
     make_dir(&target, Mode::PRIVATE_DIR)?;
     write_file(target.join("why.txt"), why, Mode::PRIVATE_FILE)?;
+    Ok(target)
+}
+
+/// Adds what every machine says, each in a folder of its own; all are asked at once, so that none is waited for twice.
+pub async fn gather(target: &Path, platform: &impl Platform) -> Result<(), HostError> {
     let machines = match platform.machines().await {
         Ok(machines) => machines,
         Err(error) => {
             warn!(error = chain(&error).join(": "), "no machine can be asked for evidence");
-            return Ok(target);
+            return Ok(());
         }
     };
-    for machine in &machines {
-        of_machine(&target.join(&machine.name), platform, machine).await?;
-    }
-    Ok(target)
+    let asked = machines.iter().map(async |machine| of_machine(&target.join(&machine.name), platform, machine).await);
+    join_all(asked).await.into_iter().collect()
 }
 
 async fn of_machine(target: &Path, platform: &impl Platform, machine: &SeenMachine) -> Result<(), HostError> {
@@ -115,6 +122,10 @@ fn tail(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use time::macros::datetime;
+    use windlass_platform::Executed;
+    use windlass_platform::fake::Fake;
+
     use super::*;
 
     #[test]
@@ -123,5 +134,35 @@ mod tests {
         let long = "ü".repeat(TAIL);
         let kept = tail(&long);
         assert!(kept.len() <= TAIL && kept.starts_with('ü'));
+    }
+
+    #[tokio::test]
+    async fn the_folder_is_there_before_anybody_is_asked_and_every_machine_has_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = begin(dir.path(), "it is broken\n", datetime!(2026-11-18 10:00 UTC)).unwrap();
+        assert_eq!(target, dir.path().join("gather/2026-11-18T10-00-00-000Z"));
+        assert_eq!(std::fs::read_to_string(target.join("why.txt")).unwrap(), "it is broken\n");
+        let platform = Fake::default();
+        for machine in ["master-0", "worker-0"] {
+            platform.put(machine, "worker");
+        }
+        for (_, words) in QUESTIONS {
+            let stdout = format!("{} said\n", words[0]);
+            platform.answer(&words.join(" "), Executed { code: 0, stdout, stderr: String::new() });
+        }
+        gather(&target, &platform).await.unwrap();
+        for machine in ["master-0", "worker-0"] {
+            let read = |name: &str| std::fs::read_to_string(target.join(machine).join(name)).unwrap();
+            assert_eq!(read("console.txt"), format!("the console of {machine}\n"));
+            assert!(QUESTIONS.iter().all(|(file, words)| read(file) == format!("{} said\n", words[0])));
+        }
+    }
+
+    #[test]
+    fn the_units_that_make_a_node_are_asked_for() {
+        let (_, words) = QUESTIONS.iter().find(|(file, _)| *file == "windlass-units.txt").unwrap();
+        for unit in ["runtime-images", "update-engine", "systemd-sysext", "windlass-guard", "kubelet", "bootkube"] {
+            assert!(words.windows(2).any(|pair| pair == ["-u", unit]), "{unit}");
+        }
     }
 }

@@ -34,9 +34,11 @@ use std::path::Path;
 use windlass_pki::Authority;
 use windlass_platform::{Order, Platform};
 use windlass_steps::clock::Clock;
+use windlass_steps::journal::History;
 use windlass_steps::run::Run;
-use windlass_steps::step::{StepInfo, Stop};
+use windlass_steps::step::{StepInfo, StepName, Stop};
 
+use crate::logbook;
 use crate::preflight::{LookAtHost, Preflight};
 use crate::prepare::Assets;
 use crate::sight::Sight;
@@ -116,6 +118,13 @@ pub fn steps() -> Vec<StepInfo> {
         StepInfo::of::<SettleAddons<'_, FakeSight>>(),
         StepInfo::of::<VerifyCluster<'_, FakeSight>>(),
     ]
+}
+
+/// The last step, if it has finished according to a journal: what it saw then may be otherwise now, so that whoever goes on
+/// looks at its criteria again ([`Run::only`]).
+pub fn finished_before(history: &History) -> Option<StepName> {
+    let last = steps().pop()?.name;
+    logbook::has_finished(history, last.as_str()).then_some(last)
 }
 
 /// The authorities behind the API and the machine-config server, PEM: one balancer looks at both.

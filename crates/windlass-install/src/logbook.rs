@@ -20,6 +20,11 @@ pub fn is_launched(history: &History) -> bool {
     history.entries.iter().any(|entry| made(entry.event.kind, entry.event.step.as_str()))
 }
 
+/// Whether a step has finished according to a journal, whatever became of it since.
+pub fn has_finished(history: &History, step: &str) -> bool {
+    history.entries.iter().any(|entry| entry.event.kind == Kind::Finished && entry.event.step.as_str() == step)
+}
+
 /// Why a journal was not opened.
 #[derive(Debug, Error)]
 pub enum LogbookError {

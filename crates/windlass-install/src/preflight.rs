@@ -1,10 +1,12 @@
 //! Before anything is made: whether this host, the platform and the assets can become a cluster. Everything that stands in
 //! the way is told at once, and nothing is changed by looking.
 
+mod cgroup;
 mod host;
 mod judge;
 mod kernel;
 
+pub use cgroup::Cgroups;
 pub use host::{FakeHost, HostFacts, LookAtHost, ThisHost};
 
 use std::fmt;

@@ -9,12 +9,25 @@ pub use double::FakeSight;
 pub use record::{Attempt, Ending, Record, Records, StageLine, UnitState, UnmetLine};
 pub use watcher::Watcher;
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DynamicObject;
 use windlass_platform::Backend;
 use windlass_steps::criterion::LookError;
 
 use crate::trial::{Tried, Wanted};
+
+/// How long whoever asks for a whole picture waits for one part of it.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
+
+/// A look that ends: an API server without etcd holds a request for a minute, and its client has no limit of its own.
+pub(crate) async fn in_time<T>(look: impl Future<Output = Result<T, LookError>>) -> Result<T, LookError> {
+    match tokio::time::timeout(LOOK_LIMIT, look).await {
+        Ok(seen) => seen,
+        Err(_) => Err(format!("no answer within {} s", LOOK_LIMIT.as_secs()).into()),
+    }
+}
 
 /// Looks at a cluster from this host.
 #[expect(async_fn_in_trait, reason = "looks are awaited by the flow that asks, never spawned")]

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 use windlass_platform::{MachineState, Platform, SeenMachine};
 use windlass_steps::clock::rfc3339_millis;
+use windlass_steps::criterion::LookError;
 use windlass_steps::event::Kind;
 use windlass_steps::journal::History;
 use windlass_steps::report::chain;
 
 use crate::launch;
-use crate::sight::{Record, Sight, UnitState};
+use crate::sight::{Record, Sight, UnitState, in_time};
 
 /// How a cluster is.
 #[derive(Debug, Serialize)]
@@ -140,27 +142,35 @@ pub struct UnmetCriterion {
 
 /// Looks at everything.
 pub async fn status(infra_id: &str, history: &History, platform: &impl Platform, sight: &impl Sight) -> Status {
-    let machines = platform.machines().await.map_err(|error| chain(&error).join(": "));
-    let nodes = match &machines {
-        Ok(machines) if machines.is_empty() => Err("there is no machine".to_owned()),
-        Ok(_) | Err(_) => sight.nodes().await.map_err(|error| chain(error.as_ref()).join(": ")),
+    let machines = told(async { Ok(platform.machines().await?) }).await;
+    let nodes = async {
+        match &machines {
+            Ok(machines) if machines.is_empty() => Err("there is no machine".to_owned()),
+            Ok(_) | Err(_) => told(sight.nodes()).await,
+        }
     };
+    let running = machines.iter().flatten().filter(|machine| machine.state == MachineState::Running);
+    let units = join_all(running.map(async |machine| (machine.name.clone(), units(sight, &machine.name).await)));
+    let (nodes, units) = tokio::join!(nodes, units);
     let nodes = nodes.map(|nodes| nodes.iter().map(of_node).collect());
-    let mut units = BTreeMap::new();
-    let running = |machine: &&SeenMachine| machine.state == MachineState::Running;
-    for machine in machines.iter().flatten().filter(running) {
-        let records = sight.records(&machine.name).await.map_err(|error| chain(error.as_ref()).join(": "));
-        let told = records.map(|records| records.iter().map(|(unit, r)| (unit.clone(), r.into())).collect());
-        units.insert(machine.name.clone(), Seen::from(told));
-    }
     Status {
         infra_id: infra_id.to_owned(),
         steps: steps(history),
         machines: machines.into(),
-        units,
+        units: units.into_iter().collect(),
         nodes: nodes.into(),
         unmet: unmet(history),
     }
+}
+
+/// A look, or in one line why nothing was seen.
+async fn told<T>(look: impl Future<Output = Result<T, LookError>>) -> Result<T, String> {
+    in_time(look).await.map_err(|error| chain(error.as_ref()).join(": "))
+}
+
+async fn units(sight: &impl Sight, machine: &str) -> Seen<BTreeMap<String, UnitStatus>> {
+    let records = told(sight.records(machine)).await;
+    records.map(|records| records.iter().map(|(unit, record)| (unit.clone(), record.into())).collect()).into()
 }
 
 /// Every step of the flow with what the journal says about it.
@@ -305,5 +315,20 @@ mod tests {
         let data = serde_json::to_value(&status).unwrap();
         assert_eq!(data["units"]["master-0"]["bootstrap"]["took"], 1.25);
         assert_eq!(data["units"]["worker-1"], serde_json::Value::Null);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_that_never_answers_is_told_within_seconds() {
+        let text = b"apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\n";
+        let (_, spec) = read_and_complete(text).unwrap();
+        let (platform, sight) = (Fake::default(), FakeSight::whole(&spec));
+        ["master-0", "worker-0", "worker-1"].iter().for_each(|machine| platform.put(machine, "worker"));
+        sight.change(|shown| shown.hangs = true);
+        let began = tokio::time::Instant::now();
+        let text = status("demo-abcde", &History::default(), &platform, &sight).await.to_string();
+        assert!(began.elapsed() <= std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+        for what in ["nodes", "units of master-0", "units of worker-1"] {
+            assert!(text.contains(&format!("{what} cannot be seen: no answer within 5 s")), "{text}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
 use windlass_cluster::ready;
@@ -12,10 +13,14 @@ use windlass_steps::criterion::Observation;
 use windlass_steps::journal::History;
 use windlass_steps::report::chain;
 
-use crate::sight::Sight;
+use crate::sight::{Sight, in_time};
 use crate::status;
 
 const UNITS_LIMIT: Duration = Duration::from_secs(5);
+/// Why the Node whose turn it is does not reboot, in words.
+const WAITS_FOR: &str = "windlass.dev/reboot-waits-for";
+/// Whether the addons of the next OS are there; anything but `true` is the reason why not.
+const ADDONS_STAGED: &str = "windlass.dev/addons-staged";
 const FAILED_UNITS: [&str; 5] = ["systemctl", "--failed", "--no-legend", "--plain", "--no-pager"];
 
 /// Everything that is not as it should be; nothing if all is well.
@@ -53,17 +58,15 @@ pub async fn why(history: Option<&History>, platform: &impl Platform, sight: &im
         reason: unmet.reason,
         since: Some(unmet.since),
     }));
-    match platform.machines().await {
+    match in_time(async { Ok(platform.machines().await?) }).await {
+        Ok(machines) if machines.is_empty() => {}
         Ok(machines) => {
-            for machine in &machines {
-                findings.extend(of_machine(machine, platform, sight).await);
-            }
-            if !machines.is_empty() {
-                findings.extend(of_balancer(sight).await);
-                findings.extend(of_api(&machines, sight).await);
-            }
+            // All at once: whoever does not answer is waited for once, not once for each of them.
+            let units = join_all(machines.iter().map(|machine| of_machine(machine, platform, sight)));
+            let (units, balancer, api) = tokio::join!(units, of_balancer(sight), of_api(&machines, sight));
+            findings.extend(units.into_iter().flatten().chain(balancer).chain(api));
         }
-        Err(error) => findings.push(unseen("the machines", &chain(&error))),
+        Err(error) => findings.push(unseen("the machines", &chain(error.as_ref()))),
     }
     // Whatever else is wrong now is wrong while the launch is in this step.
     let step = history.and_then(status::current);
@@ -82,44 +85,53 @@ async fn of_machine(machine: &SeenMachine, platform: &impl Platform, sight: &imp
     if machine.state != MachineState::Running {
         return vec![finding("the machine", machine.state.to_string())];
     }
+    let name = &machine.name;
+    let (records, health, failed) =
+        tokio::join!(in_time(sight.records(name)), in_time(sight.health(name)), failed_units(platform, name));
     let mut findings = Vec::new();
-    match sight.records(&machine.name).await {
-        Ok(records) => {
+    match (records, &health) {
+        (Ok(records), health) => {
             let open = records.iter().filter(|(_, record)| record.is_in_trouble());
             findings.extend(open.map(|(unit, record)| {
                 let since = record.ended.as_ref().unwrap_or(&record.since);
                 let since = Some(since.clone()).filter(|since| !since.is_empty());
                 Finding { since, ..finding(unit, record.story()) }
             }));
+            let unasked = health.as_ref().err();
+            findings.extend(unasked.map(|error| finding("its health", chain(error.as_ref()).join(": "))));
         }
-        Err(error) => findings.push(finding("what its units say", chain(error.as_ref()).join(": "))),
+        // One line is enough for a machine that cannot be asked.
+        (Err(error), _) => findings.push(finding("what its units say", chain(error.as_ref()).join(": "))),
     }
-    let health = sight.health(&machine.name).await.unwrap_or_default();
-    findings.extend(health.into_iter().map(|unmet| finding(&unmet.statement, unmet.reason)));
-    for unit in failed_units(platform, &machine.name).await {
-        let said = last_words(platform, &machine.name, &unit).await;
-        findings.push(finding(&unit, format!("the unit has failed: {said}")));
-    }
+    findings.extend(health.into_iter().flatten().map(|unmet| finding(&unmet.statement, unmet.reason)));
+    let said = failed.iter().map(async |unit| (unit, last_words(platform, name, unit).await));
+    let said = join_all(said).await;
+    findings.extend(said.into_iter().map(|(unit, said)| finding(unit, format!("the unit has failed: {said}"))));
     findings
 }
 
 /// Units that systemd knows as failed; a machine that cannot be asked has said so already.
 async fn failed_units(platform: &impl Platform, machine: &str) -> Vec<String> {
-    let failed = platform.exec(machine, &Task::new(FAILED_UNITS, UNITS_LIMIT)).await;
-    let failed = failed.map(|ran| ran.stdout).unwrap_or_default();
+    let failed = said(platform, machine, &FAILED_UNITS).await;
     failed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
 /// The last lines of a unit's journal.
 async fn last_words(platform: &impl Platform, machine: &str, unit: &str) -> String {
     let words = ["journalctl", "--no-pager", "--output", "cat", "--lines", "3", "--unit", unit];
-    let said = platform.exec(machine, &Task::new(words, UNITS_LIMIT)).await.map(|ran| ran.stdout);
-    said.unwrap_or_default().lines().map(str::trim).collect::<Vec<_>>().join("; ")
+    said(platform, machine, &words).await.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
+
+/// What a command prints on a machine; nothing if it cannot be run there.
+async fn said(platform: &impl Platform, machine: &str, words: &[&str]) -> String {
+    let task = Task::new(words.iter().copied(), UNITS_LIMIT);
+    let ran = in_time(async { Ok(platform.exec(machine, &task).await?) }).await;
+    ran.map(|ran| ran.stdout).unwrap_or_default()
 }
 
 /// Machines that the balancer does not lead to.
 async fn of_balancer(sight: &impl Sight) -> Vec<Finding> {
-    let backends = match sight.backends().await {
+    let backends = match in_time(sight.backends()).await {
         Ok(backends) => backends,
         Err(error) => return vec![unseen("the balancer", &chain(error.as_ref()))],
     };
@@ -131,12 +143,17 @@ async fn of_balancer(sight: &impl Sight) -> Vec<Finding> {
 }
 
 async fn of_api(machines: &[SeenMachine], sight: &impl Sight) -> Vec<Finding> {
-    let (nodes, pods) = match (sight.nodes().await, sight.pods().await) {
-        (Ok(nodes), Ok(pods)) => (nodes, pods),
-        (Err(error), _) | (_, Err(error)) => return vec![unseen("nodes and pods", &chain(error.as_ref()))],
+    let (nodes, pods) = tokio::join!(in_time(sight.nodes()), in_time(sight.pods()));
+    let of_nodes = |nodes: &[Node]| -> Vec<Finding> {
+        let members = machines.iter().filter(|machine| machine.name != BOOTSTRAP);
+        members.filter_map(|machine| of_node(&machine.name, nodes)).chain(nodes.iter().filter_map(of_reboot)).collect()
     };
-    let members = machines.iter().filter(|machine| machine.name != BOOTSTRAP);
-    members.filter_map(|machine| of_node(&machine.name, &nodes)).chain(of_pods(&pods)).collect()
+    match (nodes, pods) {
+        (Ok(nodes), Ok(pods)) => [of_nodes(&nodes), of_pods(&pods)].concat(),
+        (Ok(nodes), Err(error)) => [of_nodes(&nodes), vec![unseen("pods", &chain(error.as_ref()))]].concat(),
+        (Err(error), Ok(pods)) => [vec![unseen("nodes", &chain(error.as_ref()))], of_pods(&pods)].concat(),
+        (Err(error), Err(_)) => vec![unseen("nodes and pods", &chain(error.as_ref()))],
+    }
 }
 
 fn of_node(machine: &str, nodes: &[Node]) -> Option<Finding> {
@@ -146,6 +163,21 @@ fn of_node(machine: &str, nodes: &[Node]) -> Option<Finding> {
     };
     let (machine, subject) = (Some(machine.to_owned()), "its node".to_owned());
     Some(Finding { step: None, machine, subject, reason, since: None })
+}
+
+/// A reboot that waits: what holds it up stands in the Node's annotations (`docs/design/os-update.md`).
+fn of_reboot(node: &Node) -> Option<Finding> {
+    let annotation = |name: &str| node.metadata.annotations.as_ref()?.get(name).filter(|text| !text.is_empty());
+    let waits_for = annotation(WAITS_FOR).map(|why| format!("it waits: {why}"));
+    let unstaged = annotation(ADDONS_STAGED).filter(|staged| *staged != "true");
+    // The one usually quotes the other.
+    let unstaged = unstaged.filter(|why| !waits_for.as_ref().is_some_and(|told| told.contains(why.as_str())));
+    let unstaged = unstaged.map(|why| format!("the addons of the next OS are not staged: {why}"));
+    let reasons: Vec<String> = waits_for.into_iter().chain(unstaged).collect();
+    let machine = node.metadata.name.clone();
+    let finding =
+        Finding { step: None, machine, subject: "its reboot".to_owned(), reason: reasons.join("; "), since: None };
+    (!reasons.is_empty()).then_some(finding)
 }
 
 fn of_pods(pods: &[Pod]) -> Vec<Finding> {
@@ -183,6 +215,8 @@ mod tests {
 
     use super::*;
     use crate::sight::{FakeSight, Record, UnitState, UnmetLine};
+
+    type Annotations<'a> = &'a [(&'a str, &'a str)];
 
     fn said(stdout: &str) -> Executed {
         Executed { code: 0, stdout: stdout.to_owned(), stderr: String::new() }
@@ -238,5 +272,57 @@ mod tests {
         let told = why(None, &platform, &sight).await.to_string();
         assert!(told.contains("master-0: what its units say: master-0 cannot be asked"), "{told}");
         assert!(told.contains("nodes and pods: cannot be seen: connection refused"), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn machines_and_an_api_that_never_answer_are_told_within_seconds() {
+        let text = b"apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\n";
+        let (_, spec) = read_and_complete(text).unwrap();
+        let (platform, sight) = (Fake::default(), FakeSight::whole(&spec));
+        let machines = ["master-0", "master-1", "master-2", "worker-0", "worker-1"];
+        machines.iter().for_each(|machine| platform.put(machine, "worker"));
+        sight.change(|shown| shown.hangs = true);
+        let began = tokio::time::Instant::now();
+        let told = why(None, &platform, &sight).await.to_string();
+        assert!(began.elapsed() <= Duration::from_secs(10), "{:?}", began.elapsed());
+        for machine in machines {
+            assert!(told.contains(&format!("{machine}: what its units say: no answer within 5 s")), "{told}");
+        }
+        for what in ["the balancer", "nodes and pods"] {
+            assert!(told.contains(&format!("{what}: cannot be seen: no answer within 5 s")), "{told}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reboot_that_waits_is_told_once_for_each_node() {
+        let text = b"apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\n";
+        let (_, spec) = read_and_complete(text).unwrap();
+        let quoted = format!("the annotation {ADDONS_STAGED} is \"failed: no disk\", not \"true\"");
+        let cases: [(Annotations<'_>, Option<String>); 5] = [
+            (&[], None),
+            (&[(ADDONS_STAGED, "true"), (WAITS_FOR, "")], None),
+            (
+                &[(ADDONS_STAGED, "failed: no disk")],
+                Some("the addons of the next OS are not staged: failed: no disk".into()),
+            ),
+            (&[(ADDONS_STAGED, "failed: no disk"), (WAITS_FOR, &quoted)], Some(format!("it waits: {quoted}"))),
+            (
+                &[(ADDONS_STAGED, "true"), (WAITS_FOR, "worker-0 is not Ready")],
+                Some("it waits: worker-0 is not Ready".into()),
+            ),
+        ];
+        for (annotations, want) in cases {
+            let (platform, sight) = (Fake::default(), FakeSight::whole(&spec));
+            platform.put("worker-1", "worker");
+            sight.change(|shown| {
+                shown.records.insert("worker-1".to_owned(), Default::default());
+                let node = shown.nodes.iter_mut().find(|node| node.metadata.name.as_deref() == Some("worker-1"));
+                let annotations = annotations.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+                node.unwrap().metadata.annotations = Some(annotations.collect());
+            });
+            let told = why(None, &platform, &sight).await.to_string();
+            let want = want.map(|reason| format!("worker-1: its reboot: {reason}\n")).unwrap_or_default();
+            assert_eq!(told, want);
+        }
     }
 }

@@ -86,8 +86,8 @@ pub enum Command {
     RunHook(RunHook),
     /// Run a script of the user's and record how it ends (windlass-user-data-NAME.service)
     RunUserData(RunUserData),
-    /// Say on the Node whether this machine has staged an OS update, and drain and reboot it when that is allowed
-    UpdateAgent,
+    /// Have OS updates looked for, say on the Node when one is staged, and drain and reboot this machine when that is allowed
+    UpdateAgent(UpdateAgent),
     /// Let machines that have staged an OS update reboot, one at a time
     RebootCoordinator(RebootCoordinator),
     /// Put the addons for this machine's next OS in place before it reboots
@@ -181,6 +181,14 @@ pub struct RunUserData {
     /// What the script is called
     #[arg(value_parser = GroupName::parse)]
     pub name: GroupName,
+}
+
+/// `windlass-node update-agent`.
+#[derive(Debug, Clone, Args)]
+pub struct UpdateAgent {
+    /// How often the update engine is asked to look for an update
+    #[arg(long, value_name = "SECONDS", default_value_t = 45 * 60, value_parser = clap::value_parser!(u32).range(1..))]
+    pub check_every: u32,
 }
 
 /// `windlass-node pre-reboot`.
@@ -300,6 +308,21 @@ mod tests {
         assert_eq!(dashboard.listen, "0.0.0.0:8080".parse().unwrap());
         assert_eq!(dashboard.kubeconfig, None);
     }
+
+    #[test]
+    fn updates_are_looked_for_as_often_as_coreos_does_unless_told() {
+        let read = |words: &[&str]| {
+            let words = ["windlass-node", "update-agent"].iter().chain(words);
+            Arguments::try_parse_from(words).map(|arguments| match arguments.command {
+                Command::UpdateAgent(command) => command.check_every,
+                _ => panic!("another command"),
+            })
+        };
+        assert_eq!(read(&[]).unwrap(), 2700);
+        assert_eq!(read(&["--check-every=10"]).unwrap(), 10);
+        assert!(read(&["--check-every=0"]).is_err() && read(&["--check-every=soon"]).is_err());
+    }
+
     #[test]
     fn a_reboot_waits_for_the_addons_unless_told() {
         let read = |words: &[&str]| {

@@ -34,7 +34,7 @@ use windlass_steps::host::{Commands, Host, Mode, read_file};
 use windlass_steps::report::chain;
 
 use crate::args;
-use crate::choice::{Choice, Explanation, Given, Knobs, Machine, Seen, Sources, UpgradeOs, choose};
+use crate::choice::{Choice, Explanation, Given, Knobs, Machine, Seen, Sources, UpgradeOs, WantedPackage, choose};
 use crate::exit::{Exit, Failure};
 use crate::extension::{self, Plan, Then};
 use crate::facts::Facts;
@@ -83,6 +83,7 @@ async fn prepare(
     commands: &impl Commands,
     record: &mut Recorder,
 ) -> Result<(), BootstrapError> {
+    files::sweep(places);
     let facts = learn_facts(places, metadata, record).await?;
     let knobs = knobs(command, &facts)?;
     record.stage("acknowledge-config");
@@ -139,6 +140,9 @@ async fn set_up(
     explanation: &mut Explanation,
 ) -> Result<(Choice, Then), BootstrapError> {
     record.stage("choose-versions");
+    // Before anybody is asked: an update that is staged makes the next boot, whoever causes it, one into another system,
+    // on which nobody could tell any more which runtime this one had.
+    runtime_data::note_owner(places).map_err(|source| BootstrapError::NoteData { source })?;
     let (choice, downloader) = {
         let mut observe = join::observer(record);
         let sources = Machine::new(places, facts, &mut observe);
@@ -150,20 +154,20 @@ async fn set_up(
     let plan = plan(places, &choice)?;
     if let Some(setup) = &choice.setup {
         record.data("runtime", setup.runtime.as_str());
+        // Seen is seen, also if nothing comes of it.
+        setup.seen.write(places).map_err(|source| BootstrapError::KeepSeen { source })?;
         record.stage("stage-addons");
         let staged = extension::stage(places, &downloader, &plan.fetch).await;
         let staged = staged.map_err(|source| BootstrapError::StageAddons { source })?;
-        setup.seen.write(places).map_err(|source| BootstrapError::KeepSeen { source })?;
         record.stage("install-addons");
         // Before anything changes: a run that is repeated finds the new extensions in place and has to boot all the same.
-        runtime_data::note_owner(places).map_err(|source| BootstrapError::NoteData { source })?;
         reboot::note(places, &plan.then)?;
         extension::install(places, &staged, &plan.remove).map_err(|source| BootstrapError::InstallAddons { source })?;
         if plan.then == Then::Merge {
             reboot::merge(commands).await.map_err(|source| BootstrapError::MergeAddons { source })?;
         }
     }
-    tell(&plan, explanation);
+    tell(&plan.fetch, &plan.remove, explanation);
     Ok((choice, plan.then))
 }
 
@@ -197,10 +201,10 @@ fn plan(places: &Places, choice: &Choice) -> Result<Plan, BootstrapError> {
     Ok(extension::plan(&installed, choice))
 }
 
-fn tell(plan: &Plan, explanation: &mut Explanation) {
-    plan.fetch.iter().for_each(|package| explanation.did(format!("fetched {}", package.directory())));
-    plan.remove.iter().for_each(|directory| explanation.did(format!("removed {directory}")));
-    if plan.fetch.is_empty() && plan.remove.is_empty() {
+fn tell(fetched: &[WantedPackage], removed: &[String], explanation: &mut Explanation) {
+    fetched.iter().for_each(|package| explanation.did(format!("fetched {}", package.directory())));
+    removed.iter().for_each(|directory| explanation.did(format!("removed {directory}")));
+    if fetched.is_empty() && removed.is_empty() {
         explanation.did("changed no addon: what is wanted is there");
     }
 }
@@ -242,13 +246,26 @@ async fn configure_runtime(places: &Places, choice: &Choice, commands: &impl Com
         Some(setup) => runtime::format_of(setup.runtime.as_str()).map_err(runtime)?,
         None => runtime::format(commands).await.map_err(runtime)?,
     };
+    write_runtime_config(places, format)
+}
+
+/// For the version that a later boot has: the pre-reboot hook may have brought another one.
+pub(crate) fn configure_runtime_of(places: &Places, version: &str) -> Result<(), BootstrapError> {
+    let format = runtime::format_of(version).map_err(|source| BootstrapError::ConfigureRuntime { source })?;
+    write_runtime_config(places, format)
+}
+
+fn write_runtime_config(places: &Places, format: runtime::Format) -> Result<(), BootstrapError> {
     let status =
         read_file(places.own_status(), STATUS_LIMIT).map_err(|source| BootstrapError::ReadStatus { source })?;
     let scores = runtime::oom_scores(&String::from_utf8_lossy(&status));
     let files = |source| BootstrapError::PlaceFiles { source };
     let pause = files::installer(places, "pause-image").map_err(files)?;
     let text = runtime::render(format, pause.trim(), scores);
-    files::write(places.containerd(), &text, Mode::PUBLIC).map_err(files)
+    match files::text(&places.containerd()) {
+        Ok(is) if is == text => Ok(()),
+        _ => files::write(places.containerd(), &text, Mode::PUBLIC).map_err(files),
+    }
 }
 
 fn place_manifests(places: &Places, facts: &Facts, record: &mut Recorder) -> Result<(), BootstrapError> {

@@ -25,7 +25,7 @@ use windlass_artifacts::signature::{Trusted, Verification};
 use windlass_steps::clock::Clock;
 use windlass_steps::host::HostError;
 
-pub use explain::{Asked, Chosen, Explanation};
+pub use explain::{Asked, Chosen, Explanation, Later};
 pub use manifest::{Followed, ManifestError, Seen};
 pub use mapping::{MappingError, Mappings};
 pub use real::{Machine, RealError};
@@ -58,9 +58,18 @@ pub struct Knobs {
     /// Whether signatures are.
     pub verification: Verification,
     /// The version, if nobody is to be asked.
-    pub version: Option<ClusterVersion>,
+    pub version: Option<Forced>,
     /// Where manifests are.
     pub manifests: ManifestUrl,
+}
+
+/// A version for which nobody is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forced {
+    /// The version.
+    pub version: ClusterVersion,
+    /// Why nobody is asked.
+    pub why: &'static str,
 }
 
 /// What was chosen.
@@ -83,7 +92,7 @@ pub struct Setup {
     pub runtime: AddonVersion,
     /// The packages of runtime and kubelet, for each version of the operating system.
     pub packages: Vec<WantedPackage>,
-    /// The manifests' versions, to be remembered once their packages are installed.
+    /// The manifests' versions, to be remembered before anything is done about them.
     pub seen: Seen,
 }
 
@@ -226,9 +235,9 @@ async fn version(
     knobs: &Knobs,
     explanation: &mut Explanation,
 ) -> Result<ClusterVersion, ChoiceError> {
-    if let Some(forced) = &knobs.version {
-        explanation.chose("Kubernetes", forced, "--force-kube-version says so");
-        return Ok(forced.clone());
+    if let Some(Forced { version, why }) = &knobs.version {
+        explanation.chose("Kubernetes", version, why);
+        return Ok(version.clone());
     }
     let said = sources.api_version().await.and_then(|text| understood(ClusterVersion::parse(&text)));
     if let Some(version) = told(VERSION, "the API", said, explanation) {

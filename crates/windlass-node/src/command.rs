@@ -60,7 +60,9 @@ async fn work(command: &Command, places: &Places) -> Result<(), Failure> {
         Command::KubeletChecker => kubelet_checker::run(places).await,
         Command::RunHook(hook) => hook::run(places, hook).await,
         Command::RunUserData(command) => hook::run_user_data(places, &command.name).await,
-        Command::UpdateAgent => os_update::agent::run(places).await,
+        Command::UpdateAgent(command) => {
+            os_update::agent::run(places, Duration::from_secs(command.check_every.into())).await
+        }
         Command::PreReboot(command) => os_update::hook::run(places, command.torcx_manifest_url.as_deref()).await,
         Command::RebootCoordinator(command) => os_update::coordinator::run(command.required()).await,
         Command::Probe(command) => probe::run(command).await,

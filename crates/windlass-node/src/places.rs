@@ -135,8 +135,9 @@ places! {
     explanation = "var/lib/windlass/explanation.json";
     /// The highest versions of addon manifests that were followed.
     addons_seen = "var/lib/windlass/addons-seen.json";
-    /// Where addons are fetched and unpacked; on the file system of the extensions, so that a rename puts them in place.
-    addon_work = "var/lib/windlass/addons";
+    /// Where addons are fetched and unpacked: in the folder of the extensions, so that a rename puts them in place also where
+    /// that folder is a mount of its own, as in a pod. Systemd looks at no extension whose name begins so.
+    addon_work = "var/lib/extensions/.#addons";
     /// Where systemd looks for extensions.
     extensions = "var/lib/extensions";
     /// Whose the container runtime's data is.
@@ -147,6 +148,8 @@ places! {
     base_images = "usr/share/windlass/images";
     /// Says that this boot is about to end: neither runtime nor kubelet may start any more.
     reboot_due = "run/windlass/reboot-due";
+    /// Says that the update engine was asked for an update in this boot and may have staged one.
+    update_asked = "run/windlass/update-asked";
     /// Which operating system this is.
     os_release = "usr/lib/os-release";
     /// Whose OpenPGP signatures on addon manifests count.

@@ -217,6 +217,7 @@ impl Recorder {
     /// Stops for good when a stage begins, once in the life of a machine: a test cuts the machine's power there.
     pub fn hold_at(&mut self, places: &Places, stage: Option<&str>) {
         self.held_at = stage.map(|stage| (stage.to_owned(), places.held_at(stage)));
+        self.hold();
     }
 
     fn hold(&self) {

@@ -3,17 +3,19 @@
 //! this boot has: the extension that merges on its operating system. Only if the two differ is the data removed; the images that came with the machine are then imported
 //! again, once the new runtime runs and before the kubelet does.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::unistd::syncfs;
 use thiserror::Error;
 use tracing::info;
 use windlass_artifacts::addon::OsRelease;
 use windlass_steps::host::{CommandSpec, Commands, Host, HostError, Mode, cmd, make_dir, read_file, write_file};
 use windlass_steps::report::chain;
 
+use crate::bootstrap::{self, BootstrapError};
 use crate::exit::{Exit, Failure};
 use crate::extension::{self, ListError};
 use crate::places::Places;
@@ -61,6 +63,20 @@ pub enum DataError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// What was removed may come back after a power cut.
+    #[error("cannot bring to the disk that {} is empty", path.display())]
+    Sync {
+        /// Where it was.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The runtime that this boot has cannot be configured.
+    #[error("cannot configure the container runtime that this boot has")]
+    Configure {
+        /// Why not.
+        source: Box<BootstrapError>,
+    },
     /// The machine's images cannot be listed.
     #[error("cannot list {}", path.display())]
     ListImages {
@@ -105,14 +121,15 @@ pub enum Compared {
     },
 }
 
-/// Removes the data of another version, before the runtime starts (`containerd.service`).
+/// Removes the data of another version and configures the one that this boot has, before the runtime starts
+/// (`containerd.service`).
 pub async fn clean(places: &Places) -> Result<(), Failure> {
     let mut record = Recorder::begin(places, "runtime-data", "compare-versions");
     let compared = compare(places, &Host).await;
     if let Ok(Compared::Cleaned { from, to }) = &compared {
         record.data("cleaned", format!("data of {from} for {to}"));
     }
-    ended(&mut record, compared.map(drop))
+    ended(&mut record, compared.and_then(|_| configure(places)))
 }
 
 /// Imports the machine's images again (`runtime-images.service`).
@@ -130,8 +147,13 @@ fn ended(record: &mut Recorder, outcome: Result<(), DataError>) -> Result<(), Fa
     outcome.map_err(|error| Failure::of(Exit::TryAgain, &error, "see that the machine's disk is well"))
 }
 
-/// The order of the acts lets each be cut off: the images are noted as missing before they are, and the data gets its new
-/// owner only once it is gone.
+/// What the node flow wrote is for the runtime that it had chosen; another operating system may have come with another.
+fn configure(places: &Places) -> Result<(), DataError> {
+    let Some(version) = merged(places)? else { return Ok(()) };
+    let configured = bootstrap::configure_runtime_of(places, &version);
+    configured.map_err(|source| DataError::Configure { source: Box::new(source) })
+}
+
 async fn compare(places: &Places, commands: &impl Commands) -> Result<Compared, DataError> {
     let Some(version) = version(places, commands).await? else { return Ok(Compared::NoRuntime) };
     let note = places.runtime_data_note();
@@ -141,13 +163,28 @@ async fn compare(places: &Places, commands: &impl Commands) -> Result<Compared, 
         Some(_) if runs_something(places) => return Ok(Compared::InUse),
         Some(from) => {
             info!(from, to = version, "runtime data removed");
-            put(&places.import_note(), "")?;
-            empty(&places.containerd_data())?;
-            Compared::Cleaned { from, to: version.clone() }
+            hand_over(places, &version, sync_file_system)?;
+            return Ok(Compared::Cleaned { from, to: version });
         }
     };
     put(&note, &version)?;
     Ok(compared)
+}
+
+/// The order of the acts lets each be cut off: the images are noted as missing before they are, and the data gets its new
+/// owner only once it is gone, also from the disk, which may be another one than the note's.
+fn hand_over(places: &Places, to: &str, sync: impl Fn(&Path) -> io::Result<()>) -> Result<(), DataError> {
+    let data = places.containerd_data();
+    put(&places.import_note(), "")?;
+    empty(&data)?;
+    if data.exists() {
+        sync(&data).map_err(|source| DataError::Sync { path: data, source })?;
+    }
+    put(&places.runtime_data_note(), to)
+}
+
+fn sync_file_system(path: &Path) -> io::Result<()> {
+    Ok(syncfs(File::open(path)?)?)
 }
 
 fn runs_something(places: &Places) -> bool {
@@ -276,6 +313,46 @@ mod tests {
         assert!(!has_data(&places) && places.containerd_data().is_dir() && places.import_note().exists());
         assert_eq!(compare(&places, &saying("1.7.35")).await.unwrap(), Compared::Same);
         assert!(places.import_note().exists(), "the images are still to come");
+    }
+
+    /// The note and the data may be on two disks, which a power cut leaves as they are.
+    #[test]
+    fn the_data_got_its_new_owner_before_it_was_gone_from_the_disk() {
+        let (_dir, places) = machine();
+        put(&places.runtime_data_note(), "2.2.9").unwrap();
+        let fails = |_: &Path| Err(io::ErrorKind::Other.into());
+        assert!(matches!(hand_over(&places, "1.7.35", fails), Err(DataError::Sync { .. })));
+        assert_eq!(owner(&places.runtime_data_note()).unwrap().as_deref(), Some("2.2.9"));
+        let synced = std::cell::Cell::new(0);
+        let sync = |path: &Path| {
+            assert_eq!(path, places.containerd_data());
+            assert!(!has_data(&places));
+            assert_eq!(owner(&places.runtime_data_note()).unwrap().as_deref(), Some("2.2.9"));
+            synced.set(synced.get() + 1);
+            sync_file_system(path)
+        };
+        hand_over(&places, "1.7.35", sync).unwrap();
+        assert_eq!(synced.get(), 1);
+        assert_eq!(owner(&places.runtime_data_note()).unwrap().as_deref(), Some("1.7.35"));
+    }
+
+    /// The pre-reboot hook brings a runtime for the next operating system, and not its configuration.
+    #[tokio::test]
+    async fn a_runtime_that_came_with_another_operating_system_had_the_configuration_of_the_one_before() {
+        let (_dir, places) = machine();
+        put(&places.own_status(), "CapEff:\t0\n").unwrap();
+        put(&places.installer().join("pause-image"), "registry.example/pause:3.10\n").unwrap();
+        for name in ["containerd-2.2.9-os1", "containerd-1.7.35-os2"] {
+            make_dir(places.extensions().join(name), Mode::PUBLIC_DIR).unwrap();
+        }
+        for (os, format) in [("1", "version = 3\n"), ("1", "version = 3\n"), ("2", "version = 2\n")] {
+            put(&places.os_release(), &format!("VERSION_ID={os}\n")).unwrap();
+            clean(&places).await.unwrap();
+            let text = String::from_utf8(read_file(places.containerd(), LIMIT).unwrap()).unwrap();
+            assert!(text.starts_with(format), "OS version {os}: {text}");
+        }
+        fs::remove_file(places.installer().join("pause-image")).unwrap();
+        assert_eq!(clean(&places).await.unwrap_err().exit, Exit::TryAgain);
     }
 
     #[tokio::test]

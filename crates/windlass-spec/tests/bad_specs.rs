@@ -231,6 +231,13 @@ fn every_bad_spec_is_refused_with_its_place_and_remedy() {
             "a hook with an image waits for containerd.service, which starts after k8s-node-bootstrap.service",
         ),
         (
+            "hook before the node flow and after a script, which comes after it",
+            group(
+                "    hooks: [{name: a, exec: [/a], before: [k8s-node-bootstrap.service], after: [windlass-user-data-b.service]}]\n",
+            ),
+            "it waits for windlass-user-data-b.service, which starts after k8s-node-bootstrap.service",
+        ),
+        (
             "static pod in the place of etcd's",
             group("    fileAssets: [{path: /etc/kubernetes/manifests/etcd.yaml, content: x}]\n"),
             "fileAssets[0].path: /etc/kubernetes/manifests/etcd.yaml is windlass' own: choose another place",

@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments, out: &mut impl Write, err: &mut impl Write) ->
         Command::Plan => plan::run(common, out),
         Command::Up(command) => up::run(common, command, out, err),
         Command::Launch(flags) => launch::launch(common, flags, out, err),
-        Command::Resume(flags) => launch::resume(common, flags, out),
+        Command::Resume(flags) => launch::resume(common, flags, out, err),
         Command::Down(command) => down::run(common, command, out, err),
         Command::Status(place) => show::status(common, place, out),
         Command::Verify(place) => show::verify(common, place, out),
@@ -65,6 +65,14 @@ fn say(to: &mut impl Write, text: &str) -> Result<(), Failure> {
             Err(Failure::of(Exit::Unexpected, &error, "see that the output can be written"))
         }
         Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Says something in passing to whoever follows stderr, in the form that progress has there.
+fn notice(form: &Output, err: &mut impl Write, words: &str) -> Result<(), Failure> {
+    match form {
+        Output::Text | Output::File(_) => say(err, &format!("{words}\n")),
+        Output::Json => say(err, &format!("{}\n", serde_json::json!({ "notice": words }))),
     }
 }
 

@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
+use serde::Serialize;
 use windlass_assets::asset::AssetError;
 use windlass_install::prepare::PrepareError;
 use windlass_spec::Problems;
 use windlass_steps::report::{Report, chain};
+
+use crate::args::Output;
 
 /// How `windlass` ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,12 +116,33 @@ impl Failure {
         Failure { exit, report: Report { error: error.into(), because, next: next.into() } }
     }
 
+    /// As it is told on stderr, where one line of data follows others if progress is data.
+    pub fn told(&self, form: &Output) -> String {
+        let Report { error, because, next } = &self.report;
+        match form {
+            Output::Text | Output::File(_) => self.report.to_string(),
+            Output::Json => {
+                let line = FailureLine { error, because, next, exit: self.exit.code() };
+                serde_json::to_string(&line).expect("words and a number have a JSON form") + "\n"
+            }
+        }
+    }
+
     /// A spec that was rejected: one line for each problem.
     pub fn spec(place: &str, problems: &Problems) -> Self {
         let because = problems.0.iter().map(ToString::to_string).collect();
         let next = "mend the spec; `windlass spec explain PATH` tells what a field takes";
         Failure::new(Exit::SpecRejected, format!("{place}: {problems}"), because, next)
     }
+}
+
+/// A failure as data.
+#[derive(Serialize)]
+struct FailureLine<'a> {
+    error: &'a str,
+    because: &'a [String],
+    next: &'a str,
+    exit: u8,
 }
 
 /// What to do about an asset that could not be made, read or written.
@@ -128,10 +152,10 @@ pub fn asset_failure(error: &AssetError) -> Failure {
             (Exit::Refused, "undo the edits, or remove those files and prepare again; nothing was changed")
         }
         AssetError::FindFile { .. } | AssetError::OpenFile { .. } => {
-            (Exit::Refused, "put the file back, or use another --dir; nothing was changed")
+            (Exit::Unexpected, "put the file back, or use another --dir; nothing was changed")
         }
         AssetError::MakePki { .. } | AssetError::ReadAsset { .. } => {
-            (Exit::Refused, "put the file right, or use another --dir; nothing was changed")
+            (Exit::Unexpected, "put the file right, or use another --dir; nothing was changed")
         }
         AssetError::LockDirectory { .. } => (Exit::Refused, "wait until it has finished"),
         AssetError::UseDirectory { .. } => {
@@ -143,17 +167,72 @@ pub fn asset_failure(error: &AssetError) -> Failure {
     Failure::of(exit, error, next)
 }
 
+/// The same for what a launch is made from: a file that is missing or damaged stands in its way, and nothing was made yet.
+pub fn launch_asset_failure(error: &AssetError) -> Failure {
+    let failure = asset_failure(error);
+    match is_damaged(error) {
+        true => Failure { exit: Exit::PreflightRefused, ..failure },
+        false => failure,
+    }
+}
+
+fn is_damaged(error: &AssetError) -> bool {
+    use AssetError::{FindFile, MakePki, OpenFile, ReadAsset};
+    matches!(error, FindFile { .. } | OpenFile { .. } | ReadAsset { .. } | MakePki { .. })
+}
+
+/// What to do about a launch that could not prepare again.
+pub fn launch_prepare_failure(place: &str, error: &PrepareError) -> Failure {
+    let failure = prepare_failure(place, error);
+    match error {
+        PrepareError::PrepareAssets { source } if is_damaged(source) => {
+            Failure { exit: Exit::PreflightRefused, ..failure }
+        }
+        _ => failure,
+    }
+}
+
 /// What to do about a `prepare` that stopped.
 pub fn prepare_failure(place: &str, error: &PrepareError) -> Failure {
     match error {
         PrepareError::RejectSpec { source } => Failure::spec(place, source),
         PrepareError::Launched { .. } => Failure::of(Exit::Refused, error, "use another --dir for another cluster"),
         PrepareError::ReadJournal { .. } => {
-            Failure::of(Exit::Refused, error, "look at journal.jsonl, or use another --dir")
+            Failure::of(Exit::Unexpected, error, "look at journal.jsonl, or use another --dir")
         }
         PrepareError::PrepareAssets { source } => {
             let failure = asset_failure(source);
             Failure::of(failure.exit, error, failure.report.next)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_damaged_is_no_refusal_and_stands_in_the_way_of_a_launch() {
+        let find = || AssetError::FindFile { path: "assets/pki/ca.crt".into() };
+        let open = || AssetError::OpenFile { path: "assets/pki/ca.crt".into() };
+        let read = || AssetError::ReadAsset { path: "complete.yaml".into(), asset: "spec", reason: "no".into() };
+        let overwrite = || AssetError::Overwrite { paths: vec!["complete.yaml".into()] };
+        let cases = [(find(), 1, 4), (open(), 1, 4), (read(), 1, 4), (overwrite(), 8, 8)];
+        for (error, alone, launching) in cases {
+            assert_eq!(asset_failure(&error).exit.code(), alone, "{error}");
+            assert_eq!(launch_asset_failure(&error).exit.code(), launching, "{error}");
+            let error = PrepareError::PrepareAssets { source: error };
+            assert_eq!(prepare_failure("the spec", &error).exit.code(), alone, "{error}");
+            assert_eq!(launch_prepare_failure("the spec", &error).exit.code(), launching, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_one_line_where_progress_is_data() {
+        let because = vec!["two\nlines".to_owned()];
+        let failure = Failure::new(Exit::Unmet, "it is not", because, "look");
+        let line = "{\"error\":\"it is not\",\"because\":[\"two\\nlines\"],\"next\":\"look\",\"exit\":7}\n";
+        assert_eq!(failure.told(&Output::Json), line);
+        assert!(failure.told(&Output::Text).starts_with("error: it is not\nbecause: two\n"));
     }
 }

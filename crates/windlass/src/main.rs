@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             tracing::error!(error = %failure.report.error, "command failed");
             // Nobody is left to tell if stderr is closed; the code says it all the same.
-            let _ = write!(stderr, "{}", failure.report);
+            let _ = stderr.write_all(failure.told(&arguments.common.output).as_bytes());
             failure.exit.into()
         }
     }

@@ -89,6 +89,54 @@ fn each_failure_has_its_code_its_reason_and_what_to_do_next() {
 }
 
 #[test]
+fn where_the_answer_is_data_every_line_on_stderr_is_data_too() {
+    let temp = tempfile::tempdir().unwrap();
+    let (missing, dir) = (temp.path().join("missing"), temp.path().join("c"));
+    let spec = text(&windlass(&dir, &["spec", "init"], "")).to_owned();
+    let prepared = windlass(&dir, &["prepare", "--spec", "-", "--seed", "json", "-o", "json"], &spec);
+    assert_eq!(prepared.code, 0, "{}", prepared.stderr);
+    let run = temp.path().join("run").display().to_string();
+    let state = temp.path().join("state").display().to_string();
+    let cache = temp.path().join("cache").display().to_string();
+    let place = ["--cloud-run", run.as_str(), "--cloud-state", state.as_str()];
+    let launch = [&["launch", "--cache", cache.as_str()][..], &place].concat();
+    let list = [&["cloud"][..], &place, &["machine", "list"]].concat();
+    let stop = [&["cloud"][..], &place, &["machine", "stop", "--all"]].concat();
+    let verify = ["artifacts", "list", "--verify", "--cache", cache.as_str()];
+    let cases: [(&Path, &[&str], &str, i32); 10] = [
+        (&missing, &["spec", "validate", "--spec", "-"], "kind: Pod\n", 3),
+        (&missing, &["plan"], "", 2),
+        (&missing, &["launch"], "", 2),
+        (&missing, &["resume"], "", 2),
+        (&missing, &["status"], "", 2),
+        (&missing, &["why"], "", 2),
+        (&dir, &launch, "", 4),
+        (&dir, &list, "", 0),
+        (&dir, &verify, "", 0),
+        (&dir, &stop, "", 1),
+    ];
+    for (dir, arguments, stdin, code) in cases {
+        let output = windlass(dir, &[arguments, &["-o", "json"]].concat(), stdin);
+        assert_eq!(output.code, code, "{arguments:?}: {}", output.stderr);
+        let parse = |line: &str| serde_json::from_str::<serde_json::Value>(line);
+        let lines: Result<Vec<serde_json::Value>, _> = output.stderr.lines().map(parse).collect();
+        let lines = lines.unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", output.stderr));
+        let last = lines.last().unwrap();
+        if code == 0 {
+            let notice = last["notice"].as_str().unwrap();
+            assert!(
+                ["the local cloud does not run", "0 artifacts are what they should be"].contains(&notice),
+                "{last}"
+            );
+            continue;
+        }
+        assert_eq!(last["exit"], code, "{last}");
+        assert!(last["error"].is_string() && last["because"].is_array() && last["next"].is_string(), "{last}");
+    }
+    assert!(!temp.path().join("state").exists(), "no cloud was started");
+}
+
+#[test]
 fn prepare_plan_and_certs_answer_as_text_and_as_data() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("c");

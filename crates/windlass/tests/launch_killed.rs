@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -49,14 +50,20 @@ impl Ground {
     fn command(&self, words: &[&str]) -> windlass_steps::host::CommandSpec {
         let program = Path::new(env!("CARGO_BIN_EXE_windlass"));
         assert!(program.with_file_name("windlass-cloud").is_file(), "`cargo build -p windlass-cloud` puts it there");
-        let command = cmd(program).args(words).arg("--dir").arg(self.cluster()).arg("--simulated");
+        self.real(words).arg("--simulated")
+    }
+
+    /// On this host as it is, where nothing can be made for want of artifacts.
+    fn real(&self, words: &[&str]) -> windlass_steps::host::CommandSpec {
+        let program = Path::new(env!("CARGO_BIN_EXE_windlass"));
+        let command = cmd(program).args(words).arg("--dir").arg(self.cluster());
+        let command = command.arg("--cache").arg(self.dir.path().join("cache"));
         let command = command.arg("--cloud-run").arg(self.dir.path().join("run"));
         command.arg("--cloud-state").arg(self.dir.path().join("state")).current_dir(self.dir.path())
     }
 
     fn windlass(&self, words: &[&str]) -> Output {
-        let command = (1..10).fold(self.command(words), |command, code| command.accept(code));
-        run_blocking(command).unwrap()
+        ended(self.command(words))
     }
 
     fn json(&self, words: &[&str]) -> Value {
@@ -96,6 +103,11 @@ impl Ground {
     }
 }
 
+/// Runs a command that may end with any of our codes.
+fn ended(command: windlass_steps::host::CommandSpec) -> Output {
+    run_blocking((1..10).fold(command, |command, code| command.accept(code))).unwrap()
+}
+
 impl Drop for Ground {
     fn drop(&mut self) {
         // A daemon that a failed test left goes with its cluster; one that went already has nothing to remove.
@@ -125,7 +137,11 @@ fn resume_finishes_a_launch_that_was_killed_at_any_boundary() {
             assert_eq!((ground.infra_id(), ground.authority()), (id, ca), "{event}");
             let machines = ground.machines();
             assert_eq!(machines, ["master-0", "master-1", "master-2", "worker-0", "worker-1"], "{event}");
-            assert_eq!(finished(&ground.cluster()), STEPS, "{event}: every step is finished once");
+            let mut finished = finished(&ground.cluster());
+            if event == "verify/finished" {
+                assert_eq!(finished.pop().as_deref(), Some("verify"), "what had finished is looked at again");
+            }
+            assert_eq!(finished, STEPS, "{event}: every step is finished once");
             assert_eq!(ground.windlass(&["launch"]).code, 8, "{event}");
             ground.down();
             let left = ground.windlass(&["down", "--yes"]);
@@ -148,6 +164,89 @@ fn an_edit_since_prepare_reaches_the_machines() {
     assert!(fs::read_to_string(&path).unwrap().ends_with("# mine\n"));
     assert_eq!(ground.authority(), ca);
     ground.down();
+}
+
+#[test]
+fn without_artifacts_everything_that_is_missing_is_told_at_once_and_nothing_is_made() {
+    let ground = Ground::new();
+    let before = entries(ground.dir.path());
+    for _ in 0..2 {
+        let began = Instant::now();
+        let refused = ended(ground.real(&["launch"]));
+        let took = began.elapsed();
+        assert_eq!(refused.code, 4, "{}", refused.stderr);
+        assert!(took < Duration::from_secs(3), "{took:?}");
+        let missing =
+            ["base-1", "base-2", "preload", "extensions", "ignition", "kubectl", "addon containerd", "addon kubelet"];
+        for what in missing {
+            assert!(refused.stderr.contains(&format!("because: {what} ")), "{what}: {}", refused.stderr);
+        }
+        assert_eq!(entries(ground.dir.path()), before, "no cache, no cloud");
+    }
+    let launched = ground.windlass(&["launch"]);
+    assert_eq!(launched.code, 0, "a launch that was refused may be repeated: {}", launched.stderr);
+    ground.down();
+}
+
+#[test]
+fn an_edit_after_a_refused_preflight_reaches_the_machines_by_resume() {
+    let ground = Ground::new();
+    assert_eq!(ended(ground.real(&["launch"])).code, 4);
+    let manifest = "assets/manifests/addons/coredns.yaml";
+    let (path, config) = (ground.cluster().join(manifest), ground.cluster().join("assets/bootstrap-assets.json"));
+    let before = fs::read(&config).unwrap();
+    write_file(&path, fs::read_to_string(&path).unwrap() + "# mine\n", Mode::PRIVATE_FILE).unwrap();
+    let resumed = ground.windlass(&["resume"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    assert!(resumed.stderr.contains(&format!("edited since prepare, and used as they are: {manifest}")));
+    let made = fs::read(&config).unwrap();
+    assert_ne!(made, before, "the document that carries it is made again");
+    write_file(&path, fs::read_to_string(&path).unwrap() + "# later\n", Mode::PRIVATE_FILE).unwrap();
+    assert_eq!(ground.windlass(&["resume"]).code, 0);
+    assert_eq!(fs::read(&config).unwrap(), made, "what was launched is not made again");
+    ground.down();
+}
+
+#[test]
+fn artifacts_that_went_after_preflight_are_named_by_resume() {
+    let ground = Ground::new();
+    ground.killed_at("create-network/started");
+    let refused = ended(ground.real(&["resume"]));
+    assert_eq!(refused.code, 4, "{}", refused.stderr);
+    for what in ["base-1", "extensions", "kubectl"] {
+        assert!(refused.stderr.contains(&format!("because: {what} ")), "{what}: {}", refused.stderr);
+    }
+    assert_eq!(ground.windlass(&["resume"]).code, 0);
+    ground.down();
+}
+
+#[test]
+fn damaged_files_stand_in_the_way_of_a_launch_and_are_no_refusal() {
+    let ground = Ground::new();
+    let damage = |name: &str, text: &str| {
+        let path = ground.cluster().join(name);
+        let good = fs::read(&path).unwrap_or_default();
+        write_file(&path, text, Mode::PRIVATE_FILE).unwrap();
+        (path, good)
+    };
+    let cases = [
+        ("assets/manifests/control-plane/kube-scheduler.yaml", "kind: [Deployment\n", 4),
+        ("assets/pki/ca.crt", "no certificate\n", 4),
+        ("metadata.json", "{", 4),
+        ("journal.jsonl", "{\n{}\n", 1),
+    ];
+    for (name, text, code) in cases {
+        let (path, good) = damage(name, text);
+        let ended = ground.windlass(&["launch"]);
+        assert_eq!(ended.code, code, "{name}: {}", ended.stderr);
+        if code == 1 {
+            assert_eq!(ground.windlass(&["resume"]).code, code, "{name}");
+        }
+        write_file(&path, good, Mode::PRIVATE_FILE).unwrap();
+    }
+    fs::rename(ground.cluster().join("assets/pki/ca.crt"), ground.dir.path().join("ca.crt")).unwrap();
+    let ended = ground.windlass(&["launch"]);
+    assert_eq!(ended.code, 4, "{}", ended.stderr);
 }
 
 #[test]
@@ -201,6 +300,14 @@ fn what_was_never_launched_cannot_be_resumed_and_is_no_trouble_to_remove() {
     let status = ground.json(&["status"]);
     assert!(status["steps"].as_array().unwrap().iter().all(|step| step["state"] == "never"), "{status}");
     assert_eq!(ground.windlass(&["down", "--infra-id", "nobody-00000"]).code, 0);
+}
+
+/// The names of what is in a directory.
+fn entries(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 /// The steps that the journal has as finished, in order.

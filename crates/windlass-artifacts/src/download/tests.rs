@@ -140,6 +140,23 @@ async fn redirects_are_followed_but_not_for_ever() {
 }
 
 #[tokio::test]
+async fn a_redirect_to_another_server_is_followed_only_where_that_is_wanted() {
+    let (bench, other) = (Bench::new().await, Server::start().await);
+    other.put("/elsewhere", Answer::File(b"hello".to_vec()));
+    bench.server.put(FILE, Answer::Redirect(other.url("/elsewhere").to_string()));
+    let url = bench.server.url(FILE);
+    assert_eq!(Downloader::new(Limits::default()).unwrap().bytes(&url, 5).await.unwrap(), b"hello");
+    let home = Downloader::following(Redirects::WithinOrigin, Limits::default()).unwrap();
+    let error = home.bytes(&url, 5).await.unwrap_err();
+    assert!(matches!(&error, DownloadError::Redirect { refused: Refused::OtherOrigin { .. }, .. }), "{error}");
+    assert!(error.is_trust());
+    assert_eq!(other.requests().len(), 1, "the other server has not heard of the second download");
+    bench.server.put(FILE, Answer::Redirect("/here".to_owned()));
+    bench.server.put("/here", Answer::File(b"hello".to_vec()));
+    assert_eq!(home.bytes(&url, 5).await.unwrap(), b"hello");
+}
+
+#[tokio::test]
 async fn other_answers_are_told_apart() {
     let bench = Bench::new().await;
     let error = bench.fetch().await.unwrap_err();

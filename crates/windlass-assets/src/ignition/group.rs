@@ -47,8 +47,9 @@ fn add_user_data(config: Config, data: &AdditionalUserData) -> Config {
                 "[Unit]\n\
                  Description=User data {name}\n\
                  ConditionPathExists=!{script}.done\n\
+                 ConditionPathExists=!/run/windlass/reboot-due\n\
                  Wants=network-online.target\n\
-                 After=network-online.target\n\
+                 After=network-online.target k8s-node-bootstrap.service\n\
                  Before=kubelet.service\n\
                  \n\
                  [Service]\n\
@@ -57,6 +58,7 @@ fn add_user_data(config: Config, data: &AdditionalUserData) -> Config {
                  TimeoutStartSec=infinity\n\
                  ExecStart={PROGRAM} run-user-data {name}\n\
                  ExecStartPost=/bin/touch {script}.done\n\
+                 ExecStartPost=/bin/sync {script}.done /opt/windlass/user-data\n\
                  \n\
                  [Install]\n\
                  WantedBy=multi-user.target\n",

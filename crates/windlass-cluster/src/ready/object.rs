@@ -71,13 +71,19 @@ pub fn crd_established(definition: Option<&CustomResourceDefinition>) -> Observa
     }
 }
 
-/// Whether an add-on reports that it is done.
+/// Whether an add-on reports that it is done, about what it is now: a report about another generation says nothing.
 pub fn addon_done(addon: Option<&DynamicObject>) -> Observation {
     let Some(addon) = addon else { return absent() };
     let mut conditions = addon.data.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
     let Some(done) = conditions.find(|c| c["type"] == "Done") else {
         return Observation::NotYet(reason!("it has not reported yet"));
     };
+    let (is, reported) = (addon.metadata.generation, done["observedGeneration"].as_i64());
+    if let (Some(is), Some(reported)) = (is, reported)
+        && is != reported
+    {
+        return Observation::NotYet(reason!("it was changed since it reported"));
+    }
     if done["status"] == "True" {
         return Observation::Holds;
     }
@@ -164,6 +170,25 @@ mod tests {
         for (status, want) in cases {
             let addon: DynamicObject = object(json!({"metadata": {"name": "dns"}, "status": status}));
             assert_eq!(shown(&addon_done(Some(&addon))), want, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_report_about_another_generation_is_not_believed() {
+        let cases = [
+            (json!(2), json!(2), "holds"),
+            (json!(2), json!(1), "not yet: it was changed since it reported"),
+            (json!(2), Value::Null, "holds"),
+            (Value::Null, json!(1), "holds"),
+        ];
+        for (generation, observed, want) in cases {
+            let mut done = json!({"type": "Done", "status": "True", "observedGeneration": observed});
+            if observed.is_null() {
+                done.as_object_mut().unwrap().remove("observedGeneration");
+            }
+            let metadata = json!({"name": "dns", "generation": generation});
+            let addon: DynamicObject = object(json!({"metadata": metadata, "status": {"conditions": [done]}}));
+            assert_eq!(shown(&addon_done(Some(&addon))), want, "{addon:?}");
         }
     }
 }

@@ -7,12 +7,14 @@ mod apart;
 mod handover;
 mod order;
 mod told;
+mod units;
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::time::Duration;
 
 use windlass_e2e::host::Traces;
 use windlass_e2e::poll::Poller;
-use windlass_e2e::{Installation, Shape, etcd, power, until};
+use windlass_e2e::{Installation, Shape, additions, etcd, power, until};
 
 /// How long the last of a cluster may take to go.
 const TRACES: Duration = Duration::from_secs(20);
@@ -21,20 +23,23 @@ const LONG: Duration = Duration::from_secs(600);
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
-async fn a_ten_line_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
+async fn a_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
     let before = Traces::take();
-    let cluster = Installation::new("e2e", Shape { masters: 3, workers: 2 }).await;
-    cluster.windlass(&["prepare"]).await.ended(0);
+    let cluster = additions::prepared("e2e", Shape { masters: 3, workers: 2 }).await;
     let ca = cluster.read("assets/pki/ca.crt");
 
     told::a_corrupt_manifest_is_named(&cluster).await;
     let members = killed_after(&cluster, "form-etcd-quorum").await;
     let poller = poll_from_the_first_answer(&cluster);
-    let mut resumed = cluster.start(&["resume"]);
+    let mut resumed = cluster.start(&["resume", "--killed-at", "apply-addons/finished"]);
     let (poller, hand_over) = tokio::join!(poller, handover::watched(&cluster));
     let status = tokio::time::timeout(LONG, resumed.wait()).await.expect("resume ends").expect("resume was started");
+    assert_eq!(status.signal(), Some(9), "{}", cluster.said());
+    units::served_every_master(&cluster).await;
+    units::started_in_the_order_of_their_document(&cluster).await;
+    units::run_once(&cluster).await;
+    cluster.windlass(&["resume"]).await.ended(0);
     let answers = poller.stop().await;
-    assert!(status.success(), "{}", cluster.said());
     hand_over.was_in_order();
     hand_over.was_seen_in_time(&cluster);
     eprintln!("through the pivot: {answers:?}");
@@ -45,6 +50,8 @@ async fn a_ten_line_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
 
     order::is_that_of_the_launch_document(&cluster).await;
     usable(&cluster).await;
+    additions::took_effect(&cluster).await;
+    additions::failures_are_named(&cluster).await;
     runtime_is_configured(&cluster).await;
     apart::pods_reach_neither_metadata_nor_machine_configs(&cluster).await;
     for words in [["launch"].as_slice(), &["up"]] {
@@ -54,6 +61,7 @@ async fn a_ten_line_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
     }
     let took = power::cut_of_every_machine(&cluster).await;
     eprintln!("usable {:.1} s after all power was cut", took.as_secs_f64());
+    units::of_machines_that_stay_ran_once(&cluster).await;
     told::a_dead_worker_is_named(&cluster).await;
     told::a_missing_image_is_named(&cluster).await;
 

@@ -14,7 +14,7 @@ pub async fn a_corrupt_manifest_is_named(cluster: &Installation) {
     let good = cluster.read(manifest);
     cluster.edit(manifest, "kind: Deployment", "kind: [Deployment");
     let ran = cluster.windlass(&["launch"]).await;
-    assert!(ran.code != 0 && ran.stderr.contains("kube-scheduler.yaml"), "{ran:?}");
+    assert!(ran.code == 4 && ran.stderr.contains("kube-scheduler.yaml"), "{ran:?}");
     assert!(!cluster.journal().has_finished("preflight"), "nothing was begun");
     cluster.put(manifest, &good);
 }

@@ -8,6 +8,9 @@ mod kills;
 mod partition;
 mod power;
 mod push;
+mod rolling;
+mod versions;
+mod worker;
 
 use windlass_e2e::{Installation, Shape};
 

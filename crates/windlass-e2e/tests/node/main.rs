@@ -3,12 +3,10 @@
 
 #![expect(clippy::print_stderr, reason = "what was measured is read in the test's output")]
 
-mod ground;
-
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use ground::{Ground, Lone};
+use windlass_e2e::ground::{Ground, Lone};
 
 /// Longer than a first boot with its fall-back takes on a host that is busy with something else.
 const LONG: Duration = Duration::from_secs(300);
@@ -21,9 +19,9 @@ async fn machines_reach_their_kubelet_or_say_why_not() {
     let ground = Ground::with_channel("beta").await;
     let begun = Instant::now();
     let (plain, gone, forged, cut, other, update) = tokio::join!(
-        ground.machine("plain", |machine| machine.arguments("--upgrade-os=false")),
+        ground.machine("plain", |machine| machine.arguments("--upgrade-os=false").with_token()),
         ground.machine("gone", |machine| machine.arguments("--upgrade-os=false").bucket("nowhere")),
-        ground.machine("forged", |machine| machine.arguments("--upgrade-os=false").stranger()),
+        ground.machine("forged", |machine| machine.arguments("--upgrade-os=false").trusts(&ground.stranger())),
         ground.machine("cut", |machine| machine.arguments("--upgrade-os=false --held-at=install-addons")),
         ground.machine("other", |machine| machine.arguments("--upgrade-os=false --held-at=choose-versions")),
         ground.machine("update", |machine| machine.arguments("--upgrade-os=true")),

@@ -15,7 +15,6 @@ use windlass_steps::clock::ManualClock;
 use windlass_steps::event::{Kind, Stream};
 
 use super::*;
-use crate::logbook;
 use crate::preflight::FakeHost;
 use crate::prepare::{load, prepare};
 use crate::sight::{FakeSight, UnitState};
@@ -78,6 +77,11 @@ impl Scene {
             false => logbook::begin(self.dir.path()).unwrap(),
         };
         let run = Run::new("demo-00000", clock.clone(), Stream::new().journal(journal));
+        let history = logbook::read(self.dir.path()).unwrap().unwrap_or_default();
+        let run = match finished_before(&history) {
+            Some(last) => run.only(last),
+            None => run,
+        };
         let authorities = authorities(&self.assets);
         let given = Given {
             assets: &self.assets,
@@ -120,6 +124,20 @@ async fn a_launch_takes_its_steps_in_order_and_retires_the_bootstrap_machine() {
     let journal = std::fs::read_to_string(scene.dir.path().join(logbook::JOURNAL)).unwrap();
     assert!(!journal.contains("PRIVATE KEY") && !journal.contains("Bearer"));
     assert!(matches!(logbook::begin(scene.dir.path()), Err(logbook::LogbookError::Launched { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_launch_that_has_finished_is_looked_at_again() {
+    let scene = Scene::new();
+    scene.pass().await.unwrap();
+    scene.sight.change(|shown| shown.silence = Some("connection refused".to_owned()));
+    for _ in 0..2 {
+        let text = report(scene.pass().await);
+        assert!(text.contains("verify did not finish") && text.contains("the API answers: could not look"), "{text}");
+    }
+    scene.sight.change(|shown| shown.silence = None);
+    assert_eq!(scene.pass().await.unwrap().nodes().len(), 5);
+    assert_eq!(scene.platform.calls().iter().filter(|call| **call == "provision").count(), 1, "nothing else is done");
 }
 
 #[tokio::test(start_paused = true)]

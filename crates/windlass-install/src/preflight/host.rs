@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::statvfs::statvfs;
 use time::OffsetDateTime;
 
+use super::cgroup::Cgroups;
 use super::kernel::{self, Kernel};
 use crate::host::{Group, ThisMachine, check};
 
@@ -32,7 +33,7 @@ pub struct HostFacts {
     pub root: bool,
     /// Kernel features that are needed and not there.
     pub lacking: Vec<String>,
-    /// How cgroups are mounted.
+    /// How cgroups are mounted, and what is missing of them.
     pub cgroups: Cgroups,
     /// How many inotify instances a user may have.
     pub inotify_instances: Option<u64>,
@@ -52,17 +53,6 @@ pub struct HostFacts {
     pub taken_ports: Vec<u16>,
 }
 
-/// How cgroups are mounted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cgroups {
-    /// One hierarchy.
-    V2,
-    /// Several hierarchies.
-    V1,
-    /// None: no machine can be bounded or told from another.
-    Absent,
-}
-
 /// The host that this program runs on.
 #[derive(Debug, Clone)]
 pub struct ThisHost {
@@ -80,7 +70,7 @@ impl LookAtHost for ThisHost {
         HostFacts {
             root: nix::unistd::geteuid().is_root(),
             lacking: kernel::lacking(&Kernel::of_this_host()),
-            cgroups: cgroups(),
+            cgroups: Cgroups::of_this_host(),
             inotify_instances: number(&format!("{INOTIFY}/max_user_instances")),
             inotify_watches: number(&format!("{INOTIFY}/max_user_watches")),
             disk_free: statvfs(&place).ok().map(|stat| stat.blocks_available() * stat.fragment_size()),
@@ -107,7 +97,7 @@ impl FakeHost {
         FakeHost(HostFacts {
             root: true,
             lacking: Vec::new(),
-            cgroups: Cgroups::V2,
+            cgroups: Cgroups::V2 { lacking: Vec::new() },
             inotify_instances: Some(8192),
             inotify_watches: Some(1 << 20),
             disk_free: Some(200 << 30),
@@ -160,18 +150,6 @@ fn usual(mut once: impl FnMut() -> io::Result<Duration>) -> io::Result<Duration>
     Ok(took[took.len() / 2])
 }
 
-fn cgroups() -> Cgroups {
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let kinds = || mounts.lines().filter_map(|line| line.split(' ').nth(2));
-    if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-        Cgroups::V2
-    } else if kinds().any(|kind| kind == "cgroup") {
-        Cgroups::V1
-    } else {
-        Cgroups::Absent
-    }
-}
-
 fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
@@ -199,6 +177,7 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(3));
         assert!(facts.disk_free.is_some() && facts.memory_free.is_some() && facts.sync.is_some());
         assert_ne!(facts.cgroups, Cgroups::Absent);
+        assert_eq!(facts.lacking, Vec::<String>::new(), "a host that runs these tests runs machines");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the probe is gone");
     }
 

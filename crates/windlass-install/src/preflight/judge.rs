@@ -8,7 +8,8 @@ use windlass_spec::CompleteSpec;
 use windlass_spec::file::Role;
 use windlass_steps::clock::rfc3339_millis;
 
-use super::host::{Cgroups, HostFacts};
+use super::cgroup::Cgroups;
+use super::host::HostFacts;
 
 /// What a control-plane machine really uses of its memory, and a worker, when the cluster has come up.
 const MASTER_MEMORY: u64 = 700 << 20;
@@ -32,9 +33,7 @@ pub(super) fn host(facts: &HostFacts, spec: &CompleteSpec) -> Vec<String> {
     }
     problems.extend(facts.lacking.iter().map(|feature| format!("the kernel lacks {feature}")));
     problems.extend(facts.tools.iter().map(|tool| format!("{tool} is missing: windlass host setup")));
-    if facts.cgroups == Cgroups::Absent {
-        problems.push("no cgroups are mounted, so that machines could not be told from each other".to_owned());
-    }
+    problems.extend(cgroups(&facts.cgroups));
     let machines = machines(spec);
     let inotify = [
         ("fs.inotify.max_user_instances", facts.inotify_instances, INSTANCES * machines),
@@ -65,6 +64,18 @@ pub(super) fn host(facts: &HostFacts, spec: &CompleteSpec) -> Vec<String> {
         )
     }));
     problems
+}
+
+fn cgroups(cgroups: &Cgroups) -> Option<String> {
+    let (version, lacking) = match cgroups {
+        Cgroups::Absent => {
+            return Some("no cgroups are mounted, so that machines could not be told from each other".to_owned());
+        }
+        Cgroups::V1 { lacking } => ("v1", lacking),
+        Cgroups::V2 { lacking } => ("v2", lacking),
+    };
+    let told = || format!("cgroups ({version}) lack {}, so that machines could not be bounded", lacking.join(", "));
+    (!lacking.is_empty()).then(told)
 }
 
 /// Whether the clock can be right: the certificates must be valid, and files must get the same time.
@@ -107,6 +118,8 @@ fn memory(spec: &CompleteSpec) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use time::macros::datetime;
+    use windlass_pki::SeededKeys;
     use windlass_spec::file::read_and_complete;
 
     use super::*;
@@ -122,6 +135,14 @@ mod tests {
             (HostFacts { root: false, ..good.clone() }, "another user"),
             (HostFacts { lacking: vec!["vxlan (CONFIG_VXLAN)".into()], ..good.clone() }, "the kernel lacks vxlan"),
             (HostFacts { cgroups: Cgroups::Absent, ..good.clone() }, "no cgroups"),
+            (
+                HostFacts { cgroups: Cgroups::V1 { lacking: vec!["cpuset", "pids"] }, ..good.clone() },
+                "cgroups (v1) lack cpuset, pids",
+            ),
+            (
+                HostFacts { cgroups: Cgroups::V2 { lacking: vec!["memory"] }, ..good.clone() },
+                "cgroups (v2) lack memory",
+            ),
             (HostFacts { inotify_instances: Some(128), ..good.clone() }, "max_user_instances is 128, 6 machines need"),
             (HostFacts { inotify_watches: Some(8192), ..good.clone() }, "max_user_watches is 8192"),
             (HostFacts { disk_free: Some(5 << 30), ..good.clone() }, "5120 MiB of room on the disk"),
@@ -135,5 +156,31 @@ mod tests {
         }
         let unknown = HostFacts { inotify_instances: None, disk_free: None, memory_free: None, sync: None, ..good };
         assert_eq!(host(&unknown, &spec), Vec::<String>::new(), "what is not known is not held against the host");
+    }
+
+    #[test]
+    fn a_clock_that_cannot_be_right_is_told() {
+        let text = b"apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\n";
+        let (_, spec) = read_and_complete(text).unwrap();
+        let made = datetime!(2026-01-15 12:00 UTC);
+        let pki = Pki::make(&spec, None, &mut SeededKeys::new("clock"), made).unwrap();
+        let certificates = Listing::of(&pki, made).certificates;
+        let first = certificates.iter().min_by_key(|listed| listed.expiry).unwrap();
+        let (day, expired) = (time::Duration::hours(25), first.expiry + time::Duration::seconds(1));
+        let told = format!("and {} expired at", first.name);
+        let cases: [(OffsetDateTime, Option<OffsetDateTime>, Vec<&str>); 6] = [
+            (made, Some(made), vec![]),
+            (made, None, vec![]),
+            (made - day, Some(made), vec!["but certificates are valid from", "but files are written at 2026-01-15"]),
+            (made - day, None, vec!["but certificates are valid from"]),
+            (made + day, Some(made), vec!["the clock says 2026-01-16T13:00:00.000Z, but files are written at"]),
+            (expired, Some(expired), vec![told.as_str()]),
+        ];
+        for (now, file_time, says) in cases {
+            let facts = HostFacts { file_time, ..FakeHost::good().facts() };
+            let problems = clock(&facts, now, &pki);
+            let all = says.iter().zip(&problems).all(|(says, problem)| problem.contains(says));
+            assert!(problems.len() == says.len() && all, "{now}: {problems:?}");
+        }
     }
 }

@@ -10,12 +10,19 @@ use flate2::read::GzDecoder;
 const LIMIT: u64 = 4 << 20;
 
 /// What machines need of the kernel: the option, the module that it may be, and what it is for.
-const FEATURES: [(&str, &str, &str); 5] = [
-    ("CONFIG_OVERLAY_FS", "overlay", "the roots of machines and containers"),
-    ("CONFIG_NF_TABLES", "nf_tables", "the packet rules of machines and services"),
-    ("CONFIG_VETH", "veth", "the links of machines and pods"),
-    ("CONFIG_BRIDGE", "bridge", "the networks of machines and pods"),
-    ("CONFIG_VXLAN", "vxlan", "the network between pods"),
+const FEATURES: [(&str, Option<&str>, &str); 12] = [
+    ("CONFIG_OVERLAY_FS", Some("overlay"), "the roots of machines and containers"),
+    ("CONFIG_BLK_DEV_LOOP", Some("loop"), "the disks of machines"),
+    ("CONFIG_NET_NS", None, "the networks of clusters, machines and pods"),
+    ("CONFIG_CGROUP_PIDS", None, "bounds on processes"),
+    ("CONFIG_NF_TABLES", Some("nf_tables"), "the packet rules of machines and services"),
+    ("CONFIG_NF_CONNTRACK", Some("nf_conntrack"), "the connections of services"),
+    ("CONFIG_NFT_CT", Some("nft_ct"), "the connections of services"),
+    ("CONFIG_NFT_NAT", Some("nft_nat"), "the addresses of services"),
+    ("CONFIG_NFT_MASQ", Some("nft_masq"), "what pods say to the outside"),
+    ("CONFIG_VETH", Some("veth"), "the links of machines and pods"),
+    ("CONFIG_BRIDGE", Some("bridge"), "the networks of machines and pods"),
+    ("CONFIG_VXLAN", Some("vxlan"), "the network between pods"),
 ];
 
 /// What is known about a kernel.
@@ -44,15 +51,15 @@ impl Kernel {
     }
 
     /// Whether a feature is there; what cannot be found out is not held against the host.
-    fn has(&self, option: &str, module: &str) -> bool {
-        if self.loaded.iter().any(|name| name == module) {
+    fn has(&self, option: &str, module: Option<&str>) -> bool {
+        if module.is_some_and(|module| self.loaded.iter().any(|name| name == module)) {
             return true;
         }
         let Some(config) = &self.config else { return true };
         let value = config.lines().find_map(|line| line.strip_prefix(option)?.strip_prefix('='));
         match value {
             Some("y") => true,
-            Some("m") => self.ready.contains(&format!("/{module}.ko")),
+            Some("m") => module.is_some_and(|module| self.ready.contains(&format!("/{module}.ko"))),
             Some(_) | None => false,
         }
     }
@@ -60,8 +67,12 @@ impl Kernel {
 
 /// The features that are needed and not there.
 pub(super) fn lacking(kernel: &Kernel) -> Vec<String> {
-    let missing = FEATURES.iter().filter(|(option, module, _)| !kernel.has(option, module));
-    missing.map(|(option, module, purpose)| format!("{module} ({option}, for {purpose})")).collect()
+    let missing = FEATURES.iter().filter(|(option, module, _)| !kernel.has(option, *module));
+    let told = |(option, module, purpose): &(&str, Option<&str>, &str)| match module {
+        Some(module) => format!("{module} ({option}, for {purpose})"),
+        None => format!("{option} (for {purpose})"),
+    };
+    missing.map(told).collect()
 }
 
 fn unpacked(path: &Path) -> Option<String> {
@@ -77,7 +88,9 @@ mod tests {
 
     #[test]
     fn built_in_loaded_and_loadable_features_are_there() {
-        let config = "CONFIG_OVERLAY_FS=y\nCONFIG_NF_TABLES=m\nCONFIG_VETH=m\n# CONFIG_BRIDGE is not set\n";
+        let config = "CONFIG_OVERLAY_FS=y\nCONFIG_NF_TABLES=m\nCONFIG_VETH=m\n# CONFIG_BRIDGE is not set\n\
+            CONFIG_BLK_DEV_LOOP=m\nCONFIG_NET_NS=y\n# CONFIG_CGROUP_PIDS is not set\nCONFIG_NF_CONNTRACK=y\n\
+            CONFIG_NFT_CT=y\nCONFIG_NFT_NAT=y\n";
         let kernel = Kernel {
             config: Some(config.to_owned()),
             loaded: vec!["veth".to_owned()],
@@ -85,7 +98,7 @@ mod tests {
         };
         let lacking = lacking(&kernel);
         let names: Vec<&str> = lacking.iter().filter_map(|line| line.split(' ').next()).collect();
-        assert_eq!(names, ["bridge", "vxlan"]);
+        assert_eq!(names, ["loop", "CONFIG_CGROUP_PIDS", "nft_masq", "bridge", "vxlan"]);
     }
 
     #[test]

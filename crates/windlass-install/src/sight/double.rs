@@ -40,6 +40,8 @@ pub struct Shown {
     pub addons: Vec<DynamicObject>,
     /// Why the API does not answer, if it does not.
     pub silence: Option<String>,
+    /// Whether whoever asks anything waits for ever.
+    pub hangs: bool,
 }
 
 impl FakeSight {
@@ -57,6 +59,7 @@ impl FakeSight {
             pods: names.iter().map(|name| ready_pod(name)).collect(),
             addons: vec![done_addon("network")],
             silence: None,
+            hangs: false,
         };
         FakeSight { shown: Mutex::new(shown) }
     }
@@ -64,6 +67,14 @@ impl FakeSight {
     /// Changes what is shown.
     pub fn change(&self, change: impl FnOnce(&mut Shown)) {
         change(&mut self.lock());
+    }
+
+    /// Lets a question through, or holds it for ever.
+    async fn heard(&self) {
+        let hangs = self.lock().hangs;
+        if hangs {
+            std::future::pending::<()>().await;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Shown> {
@@ -113,35 +124,43 @@ fn of<T: DeserializeOwned>(value: Value) -> T {
 
 impl Sight for FakeSight {
     async fn records(&self, machine: &str) -> Result<Records, LookError> {
+        self.heard().await;
         let found = self.lock().records.get(machine).cloned();
         found.ok_or_else(|| format!("{machine} cannot be asked").into())
     }
 
     async fn health(&self, machine: &str) -> Result<Vec<UnmetLine>, LookError> {
+        self.heard().await;
         Ok(self.lock().health.get(machine).cloned().unwrap_or_default())
     }
 
     async fn backends(&self) -> Result<Vec<Backend>, LookError> {
+        self.heard().await;
         Ok(self.lock().backends.clone())
     }
 
     async fn api_ready(&self) -> Result<(), LookError> {
+        self.heard().await;
         self.api().map(drop)
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, LookError> {
+        self.heard().await;
         self.api().map(|shown| shown.nodes.clone())
     }
 
     async fn pods(&self) -> Result<Vec<Pod>, LookError> {
+        self.heard().await;
         self.api().map(|shown| shown.pods.clone())
     }
 
     async fn addons(&self) -> Result<Vec<DynamicObject>, LookError> {
+        self.heard().await;
         self.api().map(|shown| shown.addons.clone())
     }
 
     async fn try_out(&self, expected: &Wanted) -> Result<Tried, LookError> {
+        self.heard().await;
         let finding = |node: &String| {
             let statement = format!("{node} reaches a service");
             Finding { statement, reason: self.lock().silence.clone(), took: Duration::ZERO }

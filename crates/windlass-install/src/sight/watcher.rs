@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -29,8 +30,11 @@ pub struct Watcher<'a, P> {
     platform: &'a P,
     kubeconfig: PathBuf,
     client: Mutex<Option<Client>>,
-    reports: Mutex<BTreeMap<String, (Instant, Records)>>,
+    reports: Mutex<BTreeMap<String, Arc<Mutex<Report>>>>,
 }
+
+/// What a machine said last, and when. Only whoever asks the same machine waits for its answer.
+type Report = Option<(Instant, Records)>;
 
 impl<'a, P: Platform> Watcher<'a, P> {
     /// Looks at the cluster of this platform. The kubeconfig is read when the API is first asked.
@@ -60,17 +64,18 @@ impl<'a, P: Platform> Watcher<'a, P> {
 
 impl<P: Platform> Sight for Watcher<'_, P> {
     async fn records(&self, machine: &str) -> Result<Records, LookError> {
-        let mut reports = self.reports.lock().await;
-        if let Some((_, records)) = reports.get(machine).filter(|(asked, _)| asked.elapsed() < FRESH) {
+        let report = Arc::clone(self.reports.lock().await.entry(machine.to_owned()).or_default());
+        let mut report = report.lock().await;
+        if let Some((_, records)) = report.as_ref().filter(|(asked, _)| asked.elapsed() < FRESH) {
             return Ok(records.clone());
         }
         // A machine is entered by a new process each time: it is asked for news, which it tells when there are some.
-        let task = match reports.get(machine) {
+        let task = match report.as_ref() {
             Some((_, known)) => Task { stdin: serde_json::to_vec(known)?, ..Task::new(NEWS, REPORT_LIMIT) },
             None => Task::new(REPORT, REPORT_LIMIT),
         };
         let records: Records = self.ask(machine, task).await?;
-        reports.insert(machine.to_owned(), (Instant::now(), records.clone()));
+        *report = Some((Instant::now(), records.clone()));
         Ok(records)
     }
 

@@ -56,13 +56,16 @@ pub(super) fn scheduled(deployment: Option<&Deployment>, pods: &[Pod]) -> Observ
     }
 }
 
-/// The pods that serve, by their nodes.
+/// The pods that can be asked, by their nodes. One that has an address may be unready for a moment on a busy machine;
+/// whoever asks it waits for an answer.
 pub(super) fn seats(pods: &[Pod]) -> BTreeMap<String, Seat> {
     let seat = |pod: &Pod| {
         let address = pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?;
         Some((place(pod)?.to_owned(), Seat { pod: pod.metadata.name.clone()?, address }))
     };
-    pods.iter().filter(|pod| pod_is_ready(pod)).filter_map(seat).collect()
+    // Of two on a node the later one counts.
+    let (ready, others): (Vec<_>, Vec<_>) = pods.iter().partition(|pod| pod_is_ready(pod));
+    others.into_iter().chain(ready).filter_map(seat).collect()
 }
 
 /// What every node is to ask: both services, one by its full name and one by its short name, and the pod of the next

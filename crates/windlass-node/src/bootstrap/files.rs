@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use windlass_steps::host::{HostError, Mode, make_dir, read_file, set_mode, write_file};
+use tracing::warn;
+use windlass_steps::host::{HostError, Mode, make_dir, read_file, set_mode, sweep_temps, write_file};
 
 use crate::choice::ClusterVersion;
 use crate::facts::Facts;
@@ -87,6 +88,17 @@ pub fn open_gate(places: &Places, facts: &Facts, version: &ClusterVersion) -> Re
     write(places.kubelet_env(), &text, Mode::PUBLIC)
 }
 
+/// Removes what a power cut left of files that were being written. Nobody reads it, so that what stays does no harm.
+pub fn sweep(places: &Places) {
+    let files = [places.kubelet_env(), places.facts(), places.containerd(), places.addons_seen()];
+    let folders = files.iter().filter_map(|file| file.parent().map(Path::to_owned));
+    for folder in folders.chain([places.manifests(), places.kept_records()]).filter(|folder| folder.exists()) {
+        if let Err(error) = sweep_temps(&folder) {
+            warn!(folder = %folder.display(), %error, "temporary files not removed");
+        }
+    }
+}
+
 /// The installer's lines and this machine's own.
 fn kubelet_env(installer: &str, facts: &Facts) -> String {
     let Facts { name, address, .. } = facts;
@@ -133,6 +145,22 @@ mod tests {
             assert_eq!((mode(placed), mode(places.etcd_data())), (0o600, 0o700));
         }
         assert_eq!(fs::read_dir(places.manifests()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_was_cut_off_while_it_was_written_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::below(dir.path());
+        sweep(&places);
+        let cut =
+            ["etc/kubernetes/.kubelet.env", "etc/kubernetes/manifests/.etcd.yaml", "var/lib/windlass/.acknowledged"];
+        for path in cut {
+            write(places.at(&format!("{path}.tmp-4321-0")), "half", Mode::PUBLIC).unwrap();
+        }
+        write(places.kubelet_env(), "whole", Mode::PUBLIC).unwrap();
+        sweep(&places);
+        assert!(cut.iter().all(|path| !places.at(&format!("{path}.tmp-4321-0")).exists()));
+        assert_eq!(text(&places.kubelet_env()).unwrap(), "whole");
     }
 
     #[test]

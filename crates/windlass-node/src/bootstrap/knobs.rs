@@ -6,7 +6,7 @@ use windlass_spec::complete::addon_manifest_url;
 
 use super::BootstrapError;
 use crate::args;
-use crate::choice::{Addons, ClusterVersion, Knobs, UpgradeOs};
+use crate::choice::{Addons, ClusterVersion, Forced, Knobs, UpgradeOs};
 use crate::facts::Facts;
 
 /// The flags, with what follows from who the machine is.
@@ -16,7 +16,9 @@ pub(crate) fn knobs(command: &args::Bootstrap, facts: &Facts) -> Result<Knobs, B
         upgrade_os: if command.upgrade_os { UpgradeOs::Yes } else { UpgradeOs::No },
         addons: if command.torcx_skip_setup { Addons::Skip } else { Addons::Set },
         verification: if command.no_verify_signatures { Verification::Skipped } else { Verification::Required },
-        version: version.map_err(|source| BootstrapError::ForceVersion { source })?,
+        version: version
+            .map_err(|source| BootstrapError::ForceVersion { source })?
+            .map(|version| Forced { version, why: "--force-kube-version says so" }),
         manifests: manifests(command.torcx_manifest_url.as_deref(), facts)?,
     })
 }

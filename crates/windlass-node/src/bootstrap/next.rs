@@ -4,15 +4,19 @@
 
 use kube::Client;
 use windlass_artifacts::addon::OsVersion;
+use windlass_artifacts::download::Downloader;
 use windlass_artifacts::signature::Verification;
 use windlass_steps::wait::Change;
 
 use super::{BootstrapError, decide, files};
-use crate::choice::{Addons, ClusterVersion, Explanation, Knobs, Machine, UpgradeOs, WantedPackage};
+use crate::choice::{Addons, ClusterVersion, Explanation, Forced, Knobs, Machine, Sources, UpgradeOs, WantedPackage};
 use crate::extension::{self, Installed};
 use crate::facts::Facts;
 use crate::os_update::hook::{StageError, StageNext, Staged};
 use crate::places::Places;
+
+/// Nobody is asked for the version.
+const WHY: &str = "this node's kubelet has it";
 
 /// A machine that works already, with what its hook asks the API by.
 pub struct NextOs<'a> {
@@ -38,22 +42,36 @@ async fn stage(next: &NextOs<'_>) -> Result<Staged, BootstrapError> {
         upgrade_os: UpgradeOs::No,
         addons: Addons::Set,
         verification: Verification::Required,
-        version: Some(own_version(places)?),
+        version: Some(Forced { version: own_version(places)?, why: WHY }),
         manifests: super::knobs::manifests(next.manifests, &facts)?,
     };
     let mut observe = |_: Change<'_>| Ok(());
     let sources = Machine::asking(places, Ok(next.client.clone()), &mut observe);
     let sources = sources.map_err(|source| BootstrapError::BeginToAsk { source })?;
-    let choice = decide(places, &knobs, &sources, &mut Explanation::default()).await?;
+    stage_from(places, &knobs, &sources, sources.downloader()).await
+}
+
+async fn stage_from(
+    places: &Places,
+    knobs: &Knobs,
+    sources: &impl Sources,
+    downloader: &Downloader,
+) -> Result<Staged, BootstrapError> {
+    let mut explanation = Explanation::default();
+    let choice = decide(places, knobs, sources, &mut explanation).await?;
     let (Some(os), Some(setup)) = (choice.next_os, choice.setup) else { return Err(BootstrapError::FindNextOs) };
+    setup.seen.write(places).map_err(|source| BootstrapError::KeepSeen { source })?;
     let installed = extension::list(places).map_err(|source| BootstrapError::ListAddons { source })?;
     let wanted: Vec<_> = setup.packages.into_iter().filter(|package| package.os == os).collect();
     let missing: Vec<_> = wanted.iter().filter(|wanted| !installed.iter().any(|own| wanted.is(own))).cloned().collect();
-    let staged = extension::stage(places, sources.downloader(), &missing).await;
+    let staged = extension::stage(places, downloader, &missing).await;
     let staged = staged.map_err(|source| BootstrapError::StageAddons { source })?;
-    setup.seen.write(places).map_err(|source| BootstrapError::KeepSeen { source })?;
     let obsolete = obsolete(&installed, &wanted, &os);
     extension::install(places, &staged, &obsolete).map_err(|source| BootstrapError::InstallAddons { source })?;
+    super::tell(&missing, &obsolete, &mut explanation);
+    let mut kept = Explanation::read(places).unwrap_or_default();
+    kept.add(&os, explanation);
+    kept.write(places).map_err(|source| BootstrapError::KeepExplanation { source })?;
     Ok(Staged { os: os.to_string() })
 }
 
@@ -73,3 +91,6 @@ fn own_version(places: &Places) -> Result<ClusterVersion, BootstrapError> {
         None => Err(BootstrapError::FindOwnVersion { path: gate }),
     }
 }
+
+#[cfg(test)]
+mod tests;

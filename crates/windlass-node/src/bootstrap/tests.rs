@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use axum::http::header::HOST;
+use axum::response::{IntoResponse, Redirect};
 use axum::routing::get;
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng as _;
@@ -17,21 +19,21 @@ use windlass_artifacts::digest::{Algorithm, Digest};
 use windlass_artifacts::signature::SigningKeys;
 use windlass_spec::KubeVersion;
 use windlass_steps::clock::Clock as _;
-use windlass_steps::host::{ScriptedHost, make_dir};
+use windlass_steps::host::{ScriptedHost, make_dir, write_file};
 
 use super::*;
 use crate::args::{Arguments, Command};
 use crate::record::{State, collect};
 
 /// A machine as Ignition left it, its metadata service and its bucket.
-struct World {
-    dir: tempfile::TempDir,
-    server: SocketAddr,
+pub(super) struct World {
+    pub(super) dir: tempfile::TempDir,
+    pub(super) server: SocketAddr,
     extensions: BTreeMap<String, (Extension, Digest)>,
 }
 
 impl World {
-    async fn of(role: &str, index: Option<u32>) -> World {
+    pub(super) async fn of(role: &str, index: Option<u32>) -> World {
         let tags = index.map(|i| format!(r#""windlass.dev/etcd-index":"{i}""#)).unwrap_or_default();
         let said = format!(
             r#"{{"name":"machine-0","cluster":"demo-abcde","domain":"demo.test","role":"{role}","address":"10.0.0.2","tags":{{{tags}}},"index":0}}"#
@@ -41,8 +43,15 @@ impl World {
         make_dir(&bucket, Mode::PUBLIC_DIR).unwrap();
         let extensions = fill(dir.path(), &bucket);
         let give = move |request: Request| async move {
-            read_file(bucket.join(request.uri().path().trim_start_matches('/')), 1 << 20)
-                .map_err(|_| StatusCode::NOT_FOUND)
+            let path = request.uri().path().trim_start_matches('/');
+            // Who asks for this host by its name gets what he wants; others may be sent to it.
+            let by_name = request.headers()[HOST].to_str().is_ok_and(|host| host.starts_with("localhost"));
+            match read_file(bucket.join(format!("{path}.moved")), 1 << 10) {
+                Ok(to) if !by_name => Ok(Redirect::to(std::str::from_utf8(&to).unwrap()).into_response()),
+                _ => read_file(bucket.join(path), 1 << 20)
+                    .map(IntoResponse::into_response)
+                    .map_err(|_| StatusCode::NOT_FOUND),
+            }
         };
         let router = Router::new().route("/v1/identity", get(move || async move { said })).fallback(give);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -67,12 +76,12 @@ impl World {
         files::write(places.os_release(), "ID=debian\nVERSION_ID=\"1\"\n", Mode::PUBLIC).unwrap();
     }
 
-    fn places(&self) -> Places {
+    pub(super) fn places(&self) -> Places {
         Places::below(self.dir.path().join("machine"))
     }
 
     /// Puts extensions on the machine as it would have been made with them.
-    fn seed(&self, names: &[&str]) {
+    pub(super) fn seed(&self, names: &[&str]) {
         let places = self.places();
         for name in names {
             let (extension, hash) = &self.extensions[*name];
@@ -94,7 +103,7 @@ impl World {
         prepare(&self.places(), &command, self.server, commands, &mut record).await
     }
 
-    fn merged(&self) -> Vec<String> {
+    pub(super) fn merged(&self) -> Vec<String> {
         extension::list(&self.places()).unwrap().iter().map(extension::Installed::directory).collect()
     }
 }
@@ -129,7 +138,7 @@ fn fill(dir: &std::path::Path, bucket: &std::path::Path) -> BTreeMap<String, (Ex
 fn extensions(dir: &std::path::Path, version: KubeVersion, os: &str) -> [Extension; 2] {
     let program = |name: &str| -> PathBuf {
         let path = dir.join(format!("{name}-{version}"));
-        windlass_steps::host::write_file(&path, format!("{name} {version}"), Mode::EXECUTABLE).unwrap();
+        write_file(&path, format!("{name} {version}"), Mode::EXECUTABLE).unwrap();
         path
     };
     let os = OsVersion::parse(os).unwrap();
@@ -206,6 +215,21 @@ async fn another_runtime_is_there_before_the_gate_opens_and_needs_a_boot_of_its_
     assert!(explained.contains("did     booted to go from containerd 1.7.35 to 2.2.9"), "{explained}");
 }
 
+/// Power goes after the update engine has staged another system and before anything else has happened: the next boot is one
+/// into that system, for which the machine has no addons yet.
+#[tokio::test]
+async fn data_of_another_runtime_was_kept_after_a_power_cut_in_the_middle_of_an_update() {
+    let world = World::of("master", Some(0)).await;
+    world.seed(&OLD);
+    let (places, manifest) = (world.places(), world.dir.path().join("bucket/amd64-usr/1/torcx_manifest.json"));
+    std::fs::remove_file(manifest).unwrap();
+    world.run(&quiet(), &[]).await.unwrap_err();
+    files::write(places.os_release(), "ID=debian\nVERSION_ID=\"2\"\n", Mode::PUBLIC).unwrap();
+    world.run(&quiet().answer("systemd-sysext refresh", ""), &[]).await.unwrap();
+    assert_eq!(world.merged(), ["containerd-2.2.9-os2", "kubelet-1.36.3-os2"]);
+    assert_eq!(text(places.runtime_data_note()), "1.7.35", "the new runtime is not to find that data");
+}
+
 #[tokio::test]
 async fn a_forced_version_brings_its_own_runtime_and_nothing_is_set_up_where_that_is_not_wanted() {
     let world = World::of("bootstrap", None).await;
@@ -262,6 +286,56 @@ async fn the_gate_stays_closed_when_something_fails() {
         assert_eq!(error.failure().exit, exit, "{told}");
         assert!(!world.places().kubelet_env().exists(), "{word}");
     }
+}
+
+/// A file, or those below a folder, by their paths from here.
+fn files_at(from: &std::path::Path, name: &str) -> Vec<String> {
+    let path = from.join(name);
+    if path.is_file() {
+        return vec![name.to_owned()];
+    }
+    let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    entries.flat_map(|entry| files_at(from, &format!("{name}/{entry}"))).collect()
+}
+
+/// The origin that the user named is all that a node asks: another one may be a host that only the node reaches.
+#[tokio::test]
+async fn a_redirect_undid_that_all_comes_from_one_origin() {
+    for (moved, exit) in [
+        ("torcx_manifest.json", Exit::TryAgain),
+        ("torcx_manifest.json.asc", Exit::TryAgain),
+        ("torcx_manifest.json.minisig", Exit::TryAgain),
+        ("packages", Exit::Permanent),
+    ] {
+        let world = World::of("bootstrap", None).await;
+        let folder = world.dir.path().join("bucket/amd64-usr/1");
+        let names = files_at(&folder, moved);
+        for name in &names {
+            let to = format!("http://localhost:{}/amd64-usr/1/{name}", world.server.port());
+            write_file(folder.join(format!("{name}.moved")), to, Mode::PUBLIC).unwrap();
+        }
+        let error = world.run(&quiet().answer("systemd-sysext refresh", ""), &[]).await.unwrap_err();
+        let told = chain(&error).join(": ");
+        assert!(told.contains("to another server, http://localhost"), "{moved}: {told}");
+        assert_eq!(error.failure().exit, exit, "{told}");
+        assert!(!world.places().kubelet_env().exists(), "{moved}");
+        for name in &names {
+            let there = format!("/amd64-usr/1/{name}.there");
+            write_file(folder.join(format!("{name}.moved")), there, Mode::PUBLIC).unwrap();
+            std::fs::copy(folder.join(name), folder.join(format!("{name}.there"))).unwrap();
+        }
+        world.run(&quiet().answer("systemd-sysext refresh", ""), &[]).await.unwrap();
+    }
+}
+
+/// A run that fails later has seen the manifest all the same: an older one must not be taken by the next.
+#[tokio::test]
+async fn what_was_seen_was_kept_only_once_it_was_staged() {
+    let world = World::of("bootstrap", None).await;
+    std::fs::remove_dir_all(world.dir.path().join("bucket/amd64-usr/1/packages")).unwrap();
+    let error = world.run(&quiet(), &[]).await.unwrap_err();
+    assert!(matches!(error, BootstrapError::StageAddons { .. }), "{error}");
+    assert_eq!(text(world.places().addons_seen()), r#"{"amd64-usr/1":1}"#);
 }
 
 #[tokio::test]

@@ -9,6 +9,8 @@ use windlass_steps::host::{HostError, Mode, make_dir, read_file, write_file};
 use crate::places::Places;
 
 const LIMIT: u64 = 1 << 20;
+/// How many operating systems that came later are told of.
+const LATER: usize = 8;
 
 /// Why a machine runs what it runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +21,18 @@ pub struct Explanation {
     pub chosen: Vec<Chosen>,
     /// What was done about it, or would be.
     pub done: Vec<String>,
+    /// What was chosen for operating systems that came later, in the order in which they came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later: Vec<Later>,
+}
+
+/// What was chosen for an operating system that was staged while the machine worked already.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Later {
+    /// Its version.
+    pub os: String,
+    /// Why it has what it has.
+    pub why: Explanation,
 }
 
 /// A question to one source.
@@ -70,6 +84,16 @@ impl Explanation {
         self.done.push(what.to_string());
     }
 
+    /// Another operating system was staged. What was said of the same one before is no longer true, and what was said long
+    /// ago goes, so that this has a bound.
+    pub fn add(&mut self, os: impl fmt::Display, why: Explanation) {
+        let os = os.to_string();
+        self.later.retain(|later| later.os != os);
+        self.later.push(Later { os, why });
+        let surplus = self.later.len().saturating_sub(LATER);
+        self.later.drain(..surplus);
+    }
+
     /// What a machine has kept, if it has.
     pub fn read(places: &Places) -> Option<Self> {
         serde_json::from_slice(&read_file(places.explanation(), LIMIT).ok()?).ok()
@@ -96,7 +120,8 @@ impl fmt::Display for Explanation {
         for Chosen { what, value, why } in &self.chosen {
             writeln!(f, "chose   {what}: {value}, {why}")?;
         }
-        self.done.iter().try_for_each(|done| writeln!(f, "did     {done}"))
+        self.done.iter().try_for_each(|done| writeln!(f, "did     {done}"))?;
+        self.later.iter().try_for_each(|Later { os, why }| write!(f, "staged for OS version {os}:\n{why}"))
     }
 }
 
@@ -121,5 +146,21 @@ mod tests {
                     chose   Kubernetes: v1.36.3, the installer's file says so\n\
                     did     opened the gate\n";
         assert_eq!(explanation.to_string(), want);
+    }
+
+    #[test]
+    fn what_was_staged_later_is_told_once_and_not_without_end() {
+        let mut explanation = Explanation::default();
+        let doing = |what: &str| Explanation { done: vec![what.to_owned()], ..Explanation::default() };
+        explanation.did("opened the gate");
+        explanation.add("2", doing("fetched x"));
+        explanation.add("3", doing("fetched y"));
+        explanation.add("2", doing("fetched z"));
+        let want = "did     opened the gate\nstaged for OS version 3:\ndid     fetched y\n\
+                    staged for OS version 2:\ndid     fetched z\n";
+        assert_eq!(explanation.to_string(), want);
+        (4..40).for_each(|os| explanation.add(os, doing("fetched")));
+        assert_eq!((explanation.later.len(), explanation.later[0].os.as_str()), (LATER, "32"));
+        assert_eq!(explanation.done, ["opened the gate"]);
     }
 }

@@ -159,7 +159,7 @@ impl Followed {
     }
 }
 
-/// The highest version of a manifest that was ever followed, by board and operating system.
+/// The highest version of a signed manifest that was ever seen, by board and operating system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seen {
@@ -190,8 +190,9 @@ impl Seen {
         self.versions.get(&key(board, os)).copied()
     }
 
+    /// Only what is signed counts: anybody can write a number that no later manifest exceeds.
     pub(super) fn take(&mut self, board: &Board, followed: &Followed) {
-        if let Some(version) = followed.version {
+        if let Some(version) = followed.version.filter(|_| followed.verified) {
             self.versions.insert(key(board, &followed.os), version);
         }
     }

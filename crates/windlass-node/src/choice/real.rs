@@ -1,25 +1,28 @@
 //! The sources of a real machine.
 //!
-//! **An API has permanently failed** when it says something that asking again does not change (401, 403, 404 and other
-//! refusals, a certificate that is not trusted, an answer that makes no sense), or when it has not answered for 20 s. The
-//! signer of a bootstrap machine answers 404, so that the first machines of a cluster do not wait at all. **A bucket has
-//! permanently failed** when it refuses, or has not answered for 30 s; that fails the run, and systemd starts it again.
+//! **An API has permanently failed** when it says something that asking again does not change (403, 404 and other
+//! refusals, a certificate that is not trusted, an answer that makes no sense), or when it has not answered for 20 s. A 401
+//! is no answer: an API server says it also while nobody is there who knows the machine's token. The signer of a bootstrap
+//! machine answers 404, so that the first machines of a cluster do not wait at all. **A bucket has permanently failed** when
+//! it refuses, or has not answered for 30 s; that fails the run, and systemd starts it again. It may send us to another of
+//! its paths, but not to another server.
 
 use std::cell::RefCell;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use thiserror::Error;
 use tracing::info;
-use windlass_artifacts::download::{DownloadError, Downloader, Limits, Url};
+use windlass_artifacts::download::{DownloadError, Downloader, Limits, Redirects, Url};
 use windlass_cloud_api::Role;
 use windlass_cluster::access::Access;
 use windlass_cluster::failure::{ApiFailure, Outlook};
 use windlass_cluster::version::{Answer, ask};
 use windlass_steps::criterion::{Criterion, LookError, Observation};
-use windlass_steps::host::read_file;
+use windlass_steps::host::{HostError, Mode, make_dir, read_file, write_file};
 use windlass_steps::reason;
 use windlass_steps::report::chain;
 use windlass_steps::wait::{Wait, WaitError};
@@ -73,7 +76,8 @@ impl<'a> Machine<'a> {
         observe: Observe<'a>,
     ) -> Result<Self, RealError> {
         let limits = Limits { size: ARCHIVE_LIMIT, stall: BUCKET_PATIENCE };
-        let downloader = Downloader::new(limits).map_err(|source| RealError::MakeDownloader { source })?;
+        let downloader = Downloader::following(Redirects::WithinOrigin, limits);
+        let downloader = downloader.map_err(|source| RealError::MakeDownloader { source })?;
         Ok(Machine { places, client, downloader, observe: RefCell::new(observe) })
     }
 
@@ -96,7 +100,7 @@ impl<'a> Machine<'a> {
                     answer.replace(Some(said));
                     Ok(Observation::Holds)
                 }
-                Err(failure) if failure.outlook == Outlook::Lasting => Ok(Observation::Never(reason!("{failure}"))),
+                Err(failure) if is_final(&failure) => Ok(Observation::Never(reason!("{failure}"))),
                 Err(failure) => Err(Box::new(failure) as LookError),
             }
         };
@@ -162,8 +166,11 @@ impl Sources for Machine<'_> {
     }
 
     async fn next_os(&self, upgrade: UpgradeOs) -> Result<Option<String>, UpdateTrouble> {
-        let engine = BusEngine::connect(&self.places.system_bus()).await.map_err(trouble)?;
-        next_os(&engine, upgrade).await.map_err(trouble)
+        let asked = self.places.update_asked();
+        match BusEngine::connect(&self.places.system_bus()).await {
+            Ok(engine) => next_os(&engine, upgrade, &asked).await,
+            Err(error) => Err(trouble(error, &asked)),
+        }
     }
 
     async fn document(&self, url: &Url) -> Result<Vec<u8>, Missing> {
@@ -189,6 +196,12 @@ impl Sources for Machine<'_> {
     }
 }
 
+/// What an API says on purpose, and would say again. Whether a token is good is for the approver to say, which may not be
+/// there yet or not for a moment, and then everybody is a stranger.
+fn is_final(failure: &ApiFailure) -> bool {
+    failure.outlook == Outlook::Lasting && failure.code != Some(401)
+}
+
 /// What a bucket says on purpose, and would say again.
 fn is_refusal(error: &DownloadError) -> bool {
     match error {
@@ -197,28 +210,46 @@ fn is_refusal(error: &DownloadError) -> bool {
     }
 }
 
-async fn next_os(engine: &impl UpdateEngine, upgrade: UpgradeOs) -> Result<Option<String>, EngineError> {
-    let staged = match upgrade {
-        UpgradeOs::Yes => {
-            let told = |status: &update_engine::Status| info!(?status, "update engine");
-            match update_engine::update(engine, told).await? {
-                Outcome::UpToDate => None,
-                Outcome::Staged { version } => Some(version),
-            }
-        }
-        UpgradeOs::No => {
-            let status = engine.status().await?;
-            (status.operation == Operation::UpdatedNeedReboot).then_some(status.new_version)
-        }
-    };
-    Ok(staged)
+/// An engine that was asked for an update in this boot and has not said how that ended may have staged one. The note says
+/// so, also to the next run: an engine that is gone then is not one that never was.
+async fn next_os(
+    engine: &impl UpdateEngine,
+    upgrade: UpgradeOs,
+    asked: &Path,
+) -> Result<Option<String>, UpdateTrouble> {
+    let gone = |error| trouble(error, asked);
+    let status = engine.status().await.map_err(gone)?;
+    if upgrade == UpgradeOs::No {
+        return Ok((status.operation == Operation::UpdatedNeedReboot).then_some(status.new_version));
+    }
+    note(asked).map_err(|error| UpdateTrouble::Stuck(chain(&error).join(": ")))?;
+    let told = |status: &update_engine::Status| info!(?status, "update engine");
+    let ended = update_engine::update(engine, told).await;
+    if matches!(ended, Ok(Outcome::UpToDate) | Err(EngineError::Update { .. })) {
+        fs::remove_file(asked).map_err(|error| UpdateTrouble::Stuck(error.to_string()))?;
+    }
+    match ended.map_err(gone)? {
+        Outcome::UpToDate => Ok(None),
+        Outcome::Staged { version } => Ok(Some(version)),
+    }
 }
 
-fn trouble(error: EngineError) -> UpdateTrouble {
+fn note(path: &Path) -> Result<(), HostError> {
+    make_dir(path.parent().unwrap_or(path), Mode::PUBLIC_DIR)?;
+    write_file(path, "", Mode::PUBLIC)
+}
+
+fn trouble(error: EngineError, asked: &Path) -> UpdateTrouble {
     let reason = chain(&error).join(": ");
     match error {
+        _ if error.is_absence() && asked.exists() => {
+            UpdateTrouble::Stuck(format!("it was asked for an update and is gone: {reason}"))
+        }
         _ if error.is_absence() => UpdateTrouble::Absent(reason),
         EngineError::Update { .. } => UpdateTrouble::Failed(reason),
         _ => UpdateTrouble::Stuck(reason),
     }
 }
+
+#[cfg(test)]
+mod tests;

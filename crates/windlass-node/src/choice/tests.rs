@@ -209,6 +209,19 @@ async fn packages_are_for_both_operating_systems_and_what_was_followed_is_seen()
     assert_eq!(kept, r#"{"amd64-usr/1":5,"amd64-usr/2":5}"#);
 }
 
+/// Whoever can write to the bucket could have locked the machine out for ever with a number.
+#[tokio::test]
+async fn a_manifest_that_nobody_had_verified_counted_as_seen() {
+    let highest = || World::well().publish("1", manifest("amd64-usr", "1", u64::MAX));
+    let seen = async |world: World| {
+        let choice = world.choose(&mut Explanation::default()).await.unwrap();
+        serde_json::to_string(&choice.setup.unwrap().seen).unwrap()
+    };
+    assert_eq!(seen(highest().no_verify()).await, "{}");
+    assert_eq!(seen(highest().no_verify().seen("1", 4)).await, r#"{"amd64-usr/1":4}"#);
+    assert_eq!(seen(highest()).await, format!(r#"{{"amd64-usr/1":{}}}"#, u64::MAX));
+}
+
 #[tokio::test]
 async fn the_explanation_names_who_was_asked_in_order_and_why() {
     let mut explanation = Explanation::default();

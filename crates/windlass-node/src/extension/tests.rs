@@ -312,3 +312,13 @@ async fn leftovers_of_a_run_that_was_cut_off_are_no_obstacle() {
     install(&ground.places, &staged, &[]).unwrap();
     assert_eq!(ground.program("kubelet-1.36.3-os1", "kubelet"), "kubelet 1.36.3");
 }
+
+/// In a pod the folder of the extensions is a mount, and no rename leads from one mount to another.
+#[test]
+fn addons_were_unpacked_on_another_mount_than_the_one_they_are_moved_to() {
+    let places = Places::below("/");
+    let work = places.addon_work();
+    assert_eq!(work.parent(), Some(places.extensions().as_path()));
+    let name = work.file_name().and_then(|name| name.to_str()).unwrap();
+    assert!(name.starts_with(".#"), "systemd-sysext would take {name} for an extension");
+}

@@ -1,13 +1,13 @@
-//! The agent of a machine (`windlass-node update-agent`): its Node says whether the machine needs a reboot, and when the
-//! coordinator lets it, the agent drains and reboots it. After the boot it says so and, when the coordinator has taken its
+//! The agent of a machine (`windlass-node update-agent`): it has the machine's update engine look for an update now and
+//! then, its Node says whether the machine needs a reboot, and when the coordinator lets it, it drains and reboots it. After the boot it says so and, when the coordinator has taken its
 //! word back, lets pods in again.
 
 mod drain;
+mod engine;
 mod machine;
 mod plan;
 
 use std::convert::Infallible;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +28,9 @@ use super::wake::Waker;
 use crate::exit::{Exit, Failure};
 use crate::follow::{ask, follow, named};
 use crate::places::Places;
-use crate::update_engine::{BusEngine, EngineError, Status, UpdateEngine};
+use crate::update_engine::Status;
 use drain::Drain;
+use engine::{Asking, listen};
 pub use machine::{CountingMachine, Machine, MachineError, SystemdMachine};
 pub use plan::{Change, GRACE, Observed, PodId, PodState, is_draining, plan};
 
@@ -37,8 +38,6 @@ pub use plan::{Change, GRACE, Observed, PodId, PodState, is_draining, plan};
 const PACE: Duration = Duration::from_millis(250);
 /// A refused eviction, or anything else that failed, is tried again after this.
 const AGAIN: Duration = Duration::from_secs(5);
-/// An engine that says nothing for this long is asked.
-const SILENCE: Duration = Duration::from_secs(30);
 /// A machine that is still there so long after it was told to reboot is told again.
 const REBOOT_AGAIN: Duration = Duration::from_secs(180);
 
@@ -68,9 +67,10 @@ pub enum AgentError {
     },
 }
 
-/// Keeps the machine's Node and reboots the machine when it may, until SIGTERM or SIGINT.
-pub async fn run(places: &Places) -> Result<(), Failure> {
-    keep(places).await.map_err(|error| {
+/// Keeps the machine's Node and reboots the machine when it may, until SIGTERM or SIGINT; an update is looked for as often
+/// as this.
+pub async fn run(places: &Places, every: Duration) -> Result<(), Failure> {
+    keep(places, every).await.map_err(|error| {
         let (exit, next) = match &error {
             AgentError::NameNode => (Exit::Permanent, "set NODE_NAME to the node's name, as the pod's manifest does"),
             AgentError::ReachApi { .. } => (Exit::TryAgain, "run it in a pod with a service account"),
@@ -81,7 +81,7 @@ pub async fn run(places: &Places) -> Result<(), Failure> {
     })
 }
 
-async fn keep(places: &Places) -> Result<(), AgentError> {
+async fn keep(places: &Places, every: Duration) -> Result<(), AgentError> {
     let node = crate::checkpoint::node_name().ok_or(AgentError::NameNode)?;
     let interrupt = Interrupt::on_signals().map_err(|source| AgentError::HandleSignals { source })?;
     let client = Access::InCluster.client().await.map_err(|source| AgentError::ReachApi { source })?;
@@ -89,49 +89,14 @@ async fn keep(places: &Places) -> Result<(), AgentError> {
     let engine = watch::Sender::new(None);
     let seen = engine.subscribe();
     let agent = Agent::start(client, &node, SystemdMachine::behind(&socket), Arc::new(SystemClock::new())).await?;
+    let mut asking = Asking::from_now(&node, every);
     tokio::select! {
-        _never = listen(&socket, &engine) => {}
+        _never = listen(&socket, &engine, &mut asking) => {}
         _never = agent.serve(seen) => {}
         () = interrupt.raised() => {}
     }
     info!("update agent ended");
     Ok(())
-}
-
-/// Follows the update engine for ever. A machine without one needs no reboot for an update.
-async fn listen(socket: &Path, told: &watch::Sender<Option<Status>>) -> Infallible {
-    let mut pace = interval(AGAIN);
-    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut last = String::new();
-    loop {
-        pace.tick().await;
-        let Err(error) = listen_once(socket, told).await;
-        told.send_replace(None);
-        let reason = chain(&error).join(": ");
-        if reason != last {
-            warn!(reason, "update engine not heard");
-            last = reason;
-        }
-    }
-}
-
-async fn listen_once(socket: &Path, told: &watch::Sender<Option<Status>>) -> Result<Infallible, EngineError> {
-    hear(&BusEngine::connect(socket).await?, told).await
-}
-
-async fn hear(engine: &impl UpdateEngine, told: &watch::Sender<Option<Status>>) -> Result<Infallible, EngineError> {
-    loop {
-        // Asked first, and whenever it was silent: a signal may have been missed.
-        let mut status = Some(engine.status().await?);
-        while let Some(now) = status {
-            told.send_if_modified(|before| {
-                let news = before.as_ref() != Some(&now);
-                *before = Some(now);
-                news
-            });
-            status = engine.next(SILENCE).await?;
-        }
-    }
 }
 
 /// An agent.

@@ -17,6 +17,7 @@ struct State {
     now: Status,
     script: VecDeque<Told>,
     attempts: usize,
+    gone: bool,
 }
 
 /// What it does next.
@@ -25,12 +26,14 @@ enum Told {
     Signal(Status),
     /// The status becomes this one, and nobody is told.
     Silently(Status),
+    /// The engine leaves the bus.
+    Gone,
 }
 
 impl ScriptedEngine {
     /// One that shows this status now.
     pub fn showing(now: Status) -> Self {
-        ScriptedEngine { state: Mutex::new(State { now, script: VecDeque::new(), attempts: 0 }) }
+        ScriptedEngine { state: Mutex::new(State { now, script: VecDeque::new(), attempts: 0, gone: false }) }
     }
 
     /// One that has never looked.
@@ -49,6 +52,13 @@ impl ScriptedEngine {
     #[must_use]
     pub fn becomes(self, status: Status) -> Self {
         self.state().script.push_back(Told::Silently(status));
+        self
+    }
+
+    /// Then leaves the bus.
+    #[must_use]
+    pub fn leaves(self) -> Self {
+        self.state().script.push_back(Told::Gone);
         self
     }
 
@@ -72,9 +82,15 @@ pub(crate) fn status(operation: Operation, version: &str, progress: f64) -> Stat
     Status { last_checked: 0, progress, operation, new_version: version.to_owned(), new_size: 0 }
 }
 
+fn gone() -> EngineError {
+    let said = zbus::fdo::Error::ServiceUnknown("no such name".into());
+    EngineError::FindEngine { source: Box::new(said.into()) }
+}
+
 impl UpdateEngine for ScriptedEngine {
     async fn status(&self) -> Result<Status, EngineError> {
-        Ok(self.state().now.clone())
+        let state = self.state();
+        if state.gone { Err(gone()) } else { Ok(state.now.clone()) }
     }
 
     async fn attempt_update(&self) -> Result<(), EngineError> {
@@ -92,6 +108,10 @@ impl UpdateEngine for ScriptedEngine {
                 }
                 Told::Silently(status) => {
                     state.now = status;
+                    None
+                }
+                Told::Gone => {
+                    state.gone = true;
                     None
                 }
             })

@@ -204,7 +204,9 @@ fn circle(hook: &Hook) -> Option<String> {
     let place = |unit: &str| ORDER.iter().position(|other| *other == unit);
     let image = hook.image.as_ref().map(|_| "containerd.service");
     let after = hook.after.iter().map(String::as_str).chain(image);
-    let (last, after) = after.filter_map(|unit| place(unit).map(|at| (at, unit))).max()?;
+    // Scripts of user data come after the node flow, and in no order with the others.
+    let behind = |unit: &str| unit.starts_with("windlass-user-data-").then_some(0).or_else(|| place(unit));
+    let (last, after) = after.filter_map(|unit| behind(unit).map(|at| (at, unit))).max()?;
     let (first, before) = hook.before.iter().filter_map(|unit| place(unit).map(|at| (at, unit))).min()?;
     let waits = if image == Some(after) { "a hook with an image waits for" } else { "it waits for" };
     (first <= last)

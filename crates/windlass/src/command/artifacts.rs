@@ -23,7 +23,7 @@ use windlass_steps::clock::{Clock as _, SystemClock};
 use windlass_steps::host::Host;
 use windlass_steps::interrupt::Interrupt;
 
-use super::{answer, beside_this_program, say};
+use super::{answer, beside_this_program, notice, say};
 use crate::args::{Artifacts, Common, Fetch, KubernetesVersion, Output, parse_version};
 use crate::exit::{Exit, Failure};
 use progress::Display;
@@ -155,7 +155,7 @@ fn from_bundle(
     };
     let bundle = open_bundle(file, &trusted, verification, now).map_err(|error| failure(&error))?;
     if let Checked::Unverified(warning) = bundle.checked() {
-        say(err, &format!("warning: {warning}\n"))?;
+        notice(&common.output, err, &format!("warning: {warning}"))?;
     }
     let imported = store::import(&bundle, cache).map_err(|error| failure(&error))?;
     let version = bundle.index().kubernetes_version();
@@ -188,7 +188,7 @@ fn list(
     }
     let findings = cache.verify().map_err(|error| cache_failure(&error))?;
     if findings.is_empty() {
-        say(err, &format!("{} artifacts are what they should be\n", entries.len()))?;
+        notice(&common.output, err, &format!("{} artifacts are what they should be", entries.len()))?;
         return Ok(Exit::Done);
     }
     let because = findings.iter().map(ToString::to_string).collect();

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use windlass_cloud_api::{ClientError, Daemon, StartError, World};
 
-use super::{answer, say};
+use super::{answer, notice, say};
 use crate::args::{Cloud, CloudCommand, CloudPlace, CloudScope, Common};
 use crate::exit::{Exit, Failure};
 use tell::ClusterLine;

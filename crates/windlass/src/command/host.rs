@@ -4,7 +4,7 @@ use std::io::Write;
 
 use windlass_install::host::{Group, Report, ThisMachine, check, setup};
 
-use super::{answer, say};
+use super::{answer, notice};
 use crate::args::{Common, Host, HostScope};
 use crate::exit::{Exit, Failure};
 
@@ -22,7 +22,7 @@ pub(super) fn run(
         }
         Host::Setup(scope) => {
             // Words that cannot be written are no reason to leave a machine half set up.
-            let announce = |line: &str| drop(say(err, &format!("{line}\n")));
+            let announce = |line: &str| drop(notice(&common.output, err, line));
             let report = setup(&mut ThisMachine, group(*scope), announce)
                 .map_err(|error| Failure::of(Exit::Unexpected, &error, error.hint()))?;
             answer(&common.output, out, &report, || report.to_string())?;

@@ -14,8 +14,8 @@ use std::time::Duration;
 use windlass_artifacts::cache::Cache;
 use windlass_assets::AssetDir;
 use windlass_assets::asset::AssetError;
-use windlass_install::launch::{Given, Ready, authorities, launch as launch_flow};
-use windlass_install::preflight::{FakeHost, LookAtHost, ThisHost, edited};
+use windlass_install::launch::{Given, Ready, authorities, finished_before, launch as launch_flow};
+use windlass_install::preflight::{self, FakeHost, LookAtHost, ThisHost, edited};
 use windlass_install::prepare::{Assets, PrepareError, load};
 use windlass_install::sight::{FakeSight, Sight, Watcher};
 use windlass_install::software::{self, Addon, Software};
@@ -26,14 +26,14 @@ use windlass_steps::clock::{Clock, SystemClock};
 use windlass_steps::event::{JsonLines, Stream, progress};
 use windlass_steps::host::{Mode, make_dir};
 use windlass_steps::interrupt::Interrupt;
-use windlass_steps::journal::Journal;
+use windlass_steps::journal::{History, Journal};
 use windlass_steps::run::Run;
-use windlass_steps::step::Stop;
+use windlass_steps::step::{StepName, Stop};
 
 use super::place::{block_on, local};
 use super::{artifacts, plan, prepare, say, spec};
 use crate::args::{Common, LaunchFlags, Output, SpecSource};
-use crate::exit::{Exit, Failure, asset_failure, prepare_failure};
+use crate::exit::{Exit, Failure, launch_asset_failure, launch_prepare_failure};
 use killed::KilledAt;
 
 /// How long evidence may be gathered.
@@ -51,16 +51,32 @@ pub(super) fn launch(
     run(common, flags, &dir, journal, out)
 }
 
-pub(super) fn resume(common: &Common, flags: &LaunchFlags, out: &mut impl Write) -> Result<Exit, Failure> {
+pub(super) fn resume(
+    common: &Common,
+    flags: &LaunchFlags,
+    out: &mut impl Write,
+    err: &mut impl Write,
+) -> Result<Exit, Failure> {
     let dir = plan::open_prepared(common)?;
     let journal = logbook::go_on(&common.dir).map_err(|error| logbook_failure(common, &error))?;
+    // While nothing was made, what was edited reaches the machines as it does with `launch`.
+    let dir = match logbook::is_launched(&history(common)?) {
+        false => with_edits(common, dir, err)?,
+        true => dir,
+    };
     run(common, flags, &dir, journal, out)
+}
+
+/// What the journal says, of which this run has the lock.
+fn history(common: &Common) -> Result<History, Failure> {
+    let history = logbook::read(&common.dir).map_err(|error| logbook_failure(common, &error))?;
+    Ok(history.unwrap_or_default())
 }
 
 /// What was edited since `prepare` is used, and named. What is made from it is made again: a manifest, for one, gets to its
 /// machines within an Ignition config.
 fn with_edits(common: &Common, dir: AssetDir, err: &mut impl Write) -> Result<AssetDir, Failure> {
-    let edited = edited(&dir).map_err(|error| asset_failure(&error))?;
+    let edited = edited(&dir).map_err(|error| launch_asset_failure(&error))?;
     if edited.is_empty() {
         return Ok(dir);
     }
@@ -75,7 +91,7 @@ fn with_edits(common: &Common, dir: AssetDir, err: &mut impl Write) -> Result<As
             tracing::warn!(%error, "edits do not reach files that were edited themselves");
             Ok(dir)
         }
-        Err(error) => Err(prepare_failure(&place, &error)),
+        Err(error) => Err(launch_prepare_failure(&place, &error)),
     }
 }
 
@@ -86,11 +102,17 @@ fn run(
     journal: Journal,
     out: &mut impl Write,
 ) -> Result<Exit, Failure> {
-    let assets = load(dir).map_err(|error| asset_failure(&error))?;
+    let assets = load(dir).map_err(|error| launch_asset_failure(&error))?;
     let (software, missing) = match found(common, flags, &assets)? {
         Ok(software) => (Some(software), Vec::new()),
         Err(problems) => (None, problems),
     };
+    let history = history(common)?;
+    // A preflight that is answered from the journal does not look again, and machines that were made need them no more.
+    let is_finished = |step: &str| logbook::has_finished(&history, step);
+    if !missing.is_empty() && is_finished(preflight::NAME.as_str()) && !is_finished("start-machines") {
+        return Err(failure::missing(common, &missing));
+    }
     if let Some(software) = &software {
         link_kubectl(&common.dir, software)?;
     }
@@ -100,7 +122,7 @@ fn run(
         Some(software) => platform.with_images(software.images.clone()),
         None => platform,
     };
-    let edited = edited(dir).map_err(|error| asset_failure(&error))?;
+    let edited = edited(dir).map_err(|error| launch_asset_failure(&error))?;
     let addons = software.map(|software| software.addons).unwrap_or_default();
     let launched = Launching {
         common,
@@ -110,12 +132,19 @@ fn run(
         missing: &missing,
         addons: &addons,
         edited: &edited,
+        last: finished_before(&history),
     };
     let ended = block_on(async { launched.flow(journal).await })?;
     match ended {
         Ok(ready) => summary::tell(common, &assets, &ready, out),
         Err(stop) => Err(launched.failed(&stop)),
     }
+}
+
+/// Whether every machine was heard.
+enum Gathered {
+    Whole,
+    Part,
 }
 
 /// What both forms of a launch are driven with.
@@ -127,6 +156,8 @@ struct Launching<'a> {
     missing: &'a [String],
     addons: &'a [Addon],
     edited: &'a [String],
+    /// The last step, if it has finished before: what it saw then may be otherwise now.
+    last: Option<StepName>,
 }
 
 impl Launching<'_> {
@@ -136,6 +167,10 @@ impl Launching<'_> {
         let stream = self.stream(journal)?;
         self.platform.wake().await.map_err(|error| platform_failure(&error))?;
         let run = Run::new(&self.assets.metadata.infra_id, Arc::clone(&clock), stream).interrupted_by(interrupt);
+        let run = match &self.last {
+            Some(last) => run.only(last.clone()),
+            None => run,
+        };
         if self.flags.place.cloud_simulated {
             let sight = FakeSight::whole(&self.assets.spec);
             return Ok(self.drive(&run, &sight, &FakeHost::good(), clock.as_ref()).await);
@@ -190,25 +225,35 @@ impl Launching<'_> {
         if failure.exit == Exit::PreflightRefused {
             return failure;
         }
-        let why = failure.report.to_string();
-        let now = SystemClock::new().now();
+        let place = evidence::begin(&self.common.dir, &failure.report.to_string(), SystemClock::new().now());
+        match place {
+            Ok(place) => {
+                let said = match self.gather(&place) {
+                    Gathered::Whole => "what the machines said is in",
+                    Gathered::Part => "what the machines said so far is in",
+                };
+                failure.report.next.push_str(&format!("\n{said} {}", place.display()));
+            }
+            Err(error) => tracing::warn!(%error, "evidence not kept"),
+        }
+        failure
+    }
+
+    fn gather(&self, place: &Path) -> Gathered {
         let gathered = block_on(async {
             // Whoever interrupts a second time does not want to wait for it.
             let again = Interrupt::on_signals().map_err(|error| unexpected(&error))?;
-            let gathering = evidence::gather(&self.common.dir, self.platform, &why, now);
             Ok(tokio::select! {
-                gathered = tokio::time::timeout(EVIDENCE, gathering) => gathered.ok(),
+                gathered = tokio::time::timeout(EVIDENCE, evidence::gather(place, self.platform)) => gathered.ok(),
                 () = again.raised() => None,
             })
         });
         match gathered {
-            Ok(Some(Ok(place))) => {
-                failure.report.next.push_str(&format!("\nwhat the machines said is in {}", place.display()));
-            }
-            Ok(Some(Err(error))) => tracing::warn!(%error, "evidence not kept"),
+            Ok(Some(Ok(()))) => return Gathered::Whole,
+            Ok(Some(Err(error))) => tracing::warn!(%error, "evidence not kept whole"),
             Ok(None) | Err(_) => tracing::warn!("evidence not gathered in time"),
         }
-        failure
+        Gathered::Part
     }
 }
 

@@ -7,7 +7,7 @@ use windlass_install::prepare::{PrepareError, Prepared, prepare};
 use windlass_pki::{RandomKeys, SeededKeys};
 use windlass_steps::clock::{Clock as _, SystemClock};
 
-use super::{answer, say, spec};
+use super::{answer, notice, say, spec};
 use crate::args::{Common, Output, Prepare};
 use crate::exit::{Exit, Failure, prepare_failure};
 
@@ -21,7 +21,7 @@ pub(super) fn run(
     let now = SystemClock::new().now();
     let prepared = match &command.seed {
         Some(seed) => {
-            say(err, "warning: --seed makes keys that are not secret: for tests only\n")?;
+            notice(&common.output, err, "warning: --seed makes keys that are not secret: for tests only")?;
             prepare(common.dir.clone(), &bytes, &mut SeededKeys::new(seed), start_of_month(now))
         }
         None => prepare(common.dir.clone(), &bytes, &mut random_keys()?, now),

@@ -121,6 +121,20 @@ fn every_node_asks_both_services_and_the_next_node() {
 }
 
 #[test]
+fn a_pod_that_is_unready_for_a_moment_keeps_its_seat_unless_another_is_ready() {
+    let unready = |name: &str, address: &str| {
+        let mut pod = ready(name, "a", address);
+        for condition in pod.status.iter_mut().filter_map(|status| status.conditions.as_mut()).flatten() {
+            condition.status = "False".to_owned();
+        }
+        pod
+    };
+    let seated = |pods: &[Pod]| seats(pods).remove("a").map(|seat| seat.pod);
+    assert_eq!(seated(&[unready("p-1", "10.2.0.4")]).as_deref(), Some("p-1"));
+    assert_eq!(seated(&[ready("p-2", "a", "10.2.0.5"), unready("p-1", "10.2.0.4")]).as_deref(), Some("p-2"));
+}
+
+#[test]
 fn an_answer_counts_when_it_is_the_name_of_one_of_our_pods() {
     let pods = [ready("p-a", "a", "10.2.0.4")];
     let (good, bad) = (json!({"status": "Success"}), json!({"status": "Failure", "message": "exit code 75"}));

@@ -118,7 +118,7 @@ impl Fake {
             json!({
                 "metadata": {"name": name, "namespace": namespace, "labels": {"app": app}},
                 "spec": {"nodeName": node, "containers": []},
-                "status": {"podIP": address, "conditions": [condition]},
+                "status": {"podIP": ready.then_some(address), "conditions": [condition]},
             })
         };
         let all = [

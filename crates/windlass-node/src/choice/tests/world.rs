@@ -150,7 +150,7 @@ impl World {
     }
 
     pub fn force(mut self, version: &str) -> Self {
-        self.knobs.version = Some(ClusterVersion::parse(version).unwrap());
+        self.knobs.version = Some(Forced { version: ClusterVersion::parse(version).unwrap(), why: "it is forced" });
         self
     }
 

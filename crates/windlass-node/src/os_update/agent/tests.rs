@@ -5,7 +5,7 @@ use super::super::protocol::{MADE_UNSCHEDULABLE, REBOOT_IN_PROGRESS, REBOOT_NEED
 use super::super::testing::{in_api, node, object, saying};
 use super::*;
 use crate::follow::fake::{FakeApi, NODES, PODS};
-use crate::update_engine::{Operation, ScriptedEngine};
+use crate::update_engine::Operation;
 
 fn status(operation: Operation) -> Status {
     Status { last_checked: 7, progress: 0.0, operation, new_version: "2".to_owned(), new_size: 0 }
@@ -95,16 +95,4 @@ async fn an_agent_that_starts_again_in_the_middle_goes_on() {
         () = api.until(|_| machine.reboots() == 1) => {}
     }
     assert!(in_api(&api, "worker-0").says(REBOOT_IN_PROGRESS));
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_engine_is_heard_with_and_without_a_signal() {
-    let engine = ScriptedEngine::idle().tells(status(Operation::Downloading));
-    let engine = engine.becomes(status(Operation::UpdatedNeedReboot));
-    let told: watch::Sender<Option<Status>> = watch::Sender::new(None);
-    let mut seen = told.subscribe();
-    tokio::select! {
-        ended = hear(&engine, &told) => panic!("{ended:?}"),
-        staged = seen.wait_for(|seen| *seen == Some(status(Operation::UpdatedNeedReboot))) => drop(staged.unwrap()),
-    }
 }

@@ -5,8 +5,8 @@ use std::io::Write;
 use tokio::task::JoinSet;
 use windlass_cloud_api::{Client, ClientError, Daemon, ExecRequest, Found, Label, Machine};
 
-use super::{answer, refused, say, start_failure, tell};
-use crate::args::{CloudExec, CloudMachine, CloudScope, Common, Machines};
+use super::{answer, notice, refused, say, start_failure, tell};
+use crate::args::{CloudExec, CloudMachine, CloudScope, Common, Machines, Output};
 use crate::exit::{Exit, Failure};
 
 /// What is done to a machine.
@@ -63,7 +63,7 @@ async fn list(
     let machines = match daemon.status().await.map_err(|error| start_failure(&error))? {
         Some(_) => all(&daemon.client(), scope).await?,
         None => {
-            say(err, "the local cloud does not run\n")?;
+            notice(&common.output, err, "the local cloud does not run")?;
             Vec::new()
         }
     };
@@ -148,7 +148,10 @@ async fn run_inside(
     let request = ExecRequest { command: exec.command.clone(), stdin: String::new(), timeout: Some(exec.timeout) };
     let ran = client.exec(&machine.cluster, &machine.name, &request).await.map_err(|error| refused(&error))?;
     answer(&common.output, out, &ran, || ran.stdout.clone())?;
-    say(err, &ran.stderr)?;
+    // The answer has it already where it is data.
+    if common.output == Output::Text {
+        say(err, &ran.stderr)?;
+    }
     match ran.code {
         0 => Ok(Exit::Done),
         code => {

@@ -59,10 +59,16 @@ pub(in crate::command) fn logbook_failure(common: &Common, error: &LogbookError)
         LogbookError::UseJournal { source: JournalError::Lock { .. }, .. } => {
             (Exit::Refused, "wait until the other windlass has ended".to_owned())
         }
-        LogbookError::UseJournal { .. } => (Exit::Refused, "look at journal.jsonl, or use another --dir".to_owned()),
+        LogbookError::UseJournal { .. } => (Exit::Unexpected, "look at journal.jsonl, or use another --dir".to_owned()),
         LogbookError::PutAside { .. } => (Exit::Unexpected, "see that the directory can be written".to_owned()),
     };
     Failure::of(exit, error, next)
+}
+
+/// Artifacts that machines are made from have gone since preflight saw them.
+pub(super) fn missing(common: &Common, missing: &[String]) -> Failure {
+    let next = format!("windlass artifacts fetch, then windlass resume --dir {}", common.dir.display());
+    Failure::new(Exit::PreflightRefused, "no machine can be made any more", missing.to_vec(), next)
 }
 
 /// A platform that did not do what it was asked.
