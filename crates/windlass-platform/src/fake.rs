@@ -199,9 +199,10 @@ impl Platform for Fake {
 
     async fn destroy(&self) -> Result<Receipt, PlatformError> {
         let mut state = self.call("destroy")?;
-        let before = std::mem::take(&mut state.machines).into_keys().collect();
+        let before: Vec<String> = std::mem::take(&mut state.machines).into_keys().collect();
         (state.network, state.config, state.assets) = (false, false, false);
         state.bucket.clear();
-        Ok(Receipt { before, left: Vec::new() })
+        let counts = [("machine".to_owned(), before.len())].into();
+        Ok(Receipt { before, counts, left: Vec::new() })
     }
 }

@@ -7,6 +7,7 @@ mod machine;
 
 pub use images::{BaseImage, Images};
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use windlass_assets::SshKeys;
@@ -331,12 +332,19 @@ impl Order<'_> {
 }
 
 fn told(receipt: windlass_cloud_api::Receipt) -> Receipt {
-    let thing = |thing: &windlass_cloud_api::Thing| format!("{} {}", thing.kind, thing.what);
+    // Most say themselves what they are.
+    let thing = |thing: &windlass_cloud_api::Thing| match thing.what.starts_with(&thing.kind) {
+        true => thing.what.clone(),
+        false => format!("{} {}", thing.kind, thing.what),
+    };
+    let mut counts = BTreeMap::new();
+    receipt.before.iter().for_each(|thing| *counts.entry(thing.kind.clone()).or_default() += 1);
     let left = |residue: &windlass_cloud_api::Residue| match &residue.reason {
         Some(reason) => format!("{}: {reason}", thing(&residue.thing)),
         None => thing(&residue.thing),
     };
-    Receipt { before: receipt.before.iter().map(thing).collect(), left: receipt.left.iter().map(left).collect() }
+    let (before, left) = (receipt.before.iter().map(thing).collect(), receipt.left.iter().map(left).collect());
+    Receipt { before, counts, left }
 }
 
 fn label(name: &str) -> Result<Label, PlatformError> {

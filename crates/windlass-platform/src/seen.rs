@@ -1,5 +1,6 @@
 //! What a platform shows: machines, what stands behind the balancer, and what came of a request.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -137,6 +138,8 @@ pub struct Retirement {
 pub struct Receipt {
     /// What was there before.
     pub before: Vec<String>,
+    /// How many of each sort were there before.
+    pub counts: BTreeMap<String, usize>,
     /// What is there after, each with why; nothing, if all went well.
     pub left: Vec<String>,
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write};
 use windlass_install::down::{DownError, Removed, down};
 use windlass_install::logbook::{self, is_launched};
 use windlass_install::metadata::Metadata;
-use windlass_platform::Platform as _;
+use windlass_platform::{Platform as _, Receipt};
 
 use super::launch::{logbook_failure, platform_failure};
 use super::place::{block_on, local};
@@ -58,7 +58,7 @@ fn of_directory(common: &Common) -> Result<Option<(String, String)>, Failure> {
 }
 
 fn nothing(common: &Common, out: &mut impl Write) -> Result<Exit, Failure> {
-    let data = serde_json::json!({ "before": [], "left": [] });
+    let data = serde_json::json!({ "before": [], "counts": {}, "left": [] });
     answer(&common.output, out, &data, || "there is nothing to remove\n".to_owned())?;
     Ok(Exit::Done)
 }
@@ -82,9 +82,9 @@ fn confirm(id: &str, err: &mut impl Write) -> Result<(), Failure> {
 }
 
 fn text(id: &str, removed: &Removed) -> String {
-    let before = &removed.receipt.before;
+    let Receipt { before, counts, .. } = &removed.receipt;
     let mut text = format!("{id}: {} things were there, none of them is left\n", before.len());
-    text.extend(before.iter().map(|thing| format!("  removed {thing}\n")));
+    text.extend(counts.iter().map(|(kind, count)| format!("  removed {count:>5}  {kind}\n")));
     if let Some(journal) = &removed.journal {
         text.push_str(&format!("its journal is kept as {}\n", journal.display()));
     }
@@ -99,5 +99,21 @@ fn down_failure(common: &Common, error: &DownError) -> Failure {
             Failure::new(Exit::PlatformFailed, error.to_string(), receipt.left.clone(), next)
         }
         DownError::Journal { source } => logbook_failure(common, source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_receipt_counts_by_sort_what_it_removed() {
+        let before = ["process 1", "process 2", "mount of x"].map(str::to_owned).to_vec();
+        let counts = [("process".to_owned(), 2), ("mount".to_owned(), 1)].into();
+        let receipt = Receipt { before, counts, left: Vec::new() };
+        let removed = Removed { receipt, journal: Some("journal-1.jsonl".into()) };
+        let want = "demo: 3 things were there, none of them is left\n  removed     1  mount\n  removed     2  process\n\
+                    its journal is kept as journal-1.jsonl\n";
+        assert_eq!(text("demo", &removed), want);
     }
 }
