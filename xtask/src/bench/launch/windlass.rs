@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use windlass_steps::clock::{Clock as _, SystemClock};
 use windlass_steps::host::{CommandSpec, cmd, read_file, run_blocking};
 
 use super::Timeline;
@@ -33,12 +34,12 @@ pub fn launch(session: &Session, place: &Path, artifacts: &Path) -> Result<Timel
     let metadata: Value = serde_json::from_slice(&read_file(dir.join("metadata.json"), JOURNAL)?)?;
     let infra_id = metadata["infraID"].as_str().ok_or("metadata.json names no infraID")?.to_owned();
     let watch = Watch::start(&infra_id);
-    let started = Instant::now();
+    let (started, begun) = (Instant::now(), SystemClock::new().now());
     let launched = run_blocking(windlass().arg("launch").timeout(Duration::from_secs(900)));
     let took = started.elapsed();
     let restarts =
         launched.as_ref().map_err(ToString::to_string).and_then(|_| restarts(&dir).map_err(|e| e.to_string()));
-    let marks = marks(&dir);
+    let marks = marks(&dir, begun);
     // What follows the last mark, the trial as a user, is no part of the comparison.
     let settled = marks.as_ref().ok().and_then(|marks| marks.last()).map_or(took, |(at, _)| *at);
     let usage = watch.stop(settled);
@@ -49,29 +50,23 @@ pub fn launch(session: &Session, place: &Path, artifacts: &Path) -> Result<Timel
     })
 }
 
-/// The end of every step since the first event.
-fn marks(dir: &Path) -> Result<Vec<(Duration, String)>, Trouble> {
+/// The end of every step since the command began.
+fn marks(dir: &Path, begun: OffsetDateTime) -> Result<Vec<(Duration, String)>, Trouble> {
     let text = String::from_utf8(read_file(dir.join("journal.jsonl"), JOURNAL)?)?;
-    let (mut begun, mut marks) = (None, Vec::new());
+    let mut marks = Vec::new();
     for line in text.lines() {
         let event: Value = serde_json::from_str(line)?;
-        let at = milliseconds(event["time"].as_str().unwrap_or_default())?;
-        let begun = *begun.get_or_insert(at);
         if event["kind"] == "finished" {
+            let at = OffsetDateTime::parse(event["time"].as_str().unwrap_or_default(), &Rfc3339)?;
             let step = event["step"].as_str().unwrap_or_default().to_owned();
             let is_last = step == LAST;
-            marks.push((Duration::from_millis(at.saturating_sub(begun)), step));
+            marks.push((Duration::try_from(at - begun).unwrap_or_default(), step));
             if is_last {
                 break;
             }
         }
     }
     Ok(marks)
-}
-
-fn milliseconds(text: &str) -> Result<u64, Trouble> {
-    let time = OffsetDateTime::parse(text, &Rfc3339)?;
-    Ok(u64::try_from(time.unix_timestamp_nanos() / 1_000_000)?)
 }
 
 /// How often containers of kube-system were started again.
