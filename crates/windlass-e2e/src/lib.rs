@@ -11,6 +11,7 @@ pub mod ground;
 pub mod host;
 mod installation;
 pub mod journal;
+pub mod kubelet;
 pub mod poll;
 pub mod power;
 pub mod told;

@@ -1,6 +1,6 @@
 //! What the node flow survives, on real machines: buckets that are not to be trusted, no API, no update, a full disk, and power
-//! cuts at every stage of it; then the flow on clusters: an update that rolls through one, a worker that comes later, and
-//! another version of Kubernetes with the runtime that goes with it.
+//! cuts at every stage of it; then the flow on clusters: an update that rolls through one, a boot into an update that nobody
+//! prepared, a worker that comes later, and another version of Kubernetes with the runtime that goes with it.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::parts::{self, Part};
 use crate::report::Failure;
 use crate::session::Session;
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part { what: "buckets that are not as they should be", target: "node_drill", tests: "buckets::" },
     Part { what: "no API", target: "node_drill", tests: "api::" },
     Part { what: "no update", target: "node_drill", tests: "engine::" },
@@ -19,6 +19,7 @@ const PARTS: [Part; 9] = [
     Part { what: "power cuts", target: "node_drill", tests: "cuts::" },
     Part { what: "an installer's word of another version", target: "node_drill", tests: "versions::" },
     Part { what: "the operating system of a running cluster updated", target: "drill", tests: "rolling::" },
+    Part { what: "a boot into a system that nobody prepared", target: "drill", tests: "unplanned::" },
     Part { what: "a worker that comes later", target: "drill", tests: "worker::" },
     Part { what: "another version of Kubernetes", target: "drill", tests: "versions::" },
 ];

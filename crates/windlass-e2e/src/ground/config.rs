@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use super::lone::MARK;
 use crate::Installation;
 
 const ARGS: &str = "/etc/kubernetes/installer/bootstrap.env";
@@ -31,6 +32,7 @@ const REMAKE: &str = "[Unit]\nDescription=Was made otherwise\nDefaultDependencie
 const OLDER: &str = "rm -r *-os2; mv containerd-2.2.9-os1 containerd-2.2.8-os1; touch /var/lib/containerd/left; \
                      cd containerd-2.2.8-os1/usr/lib/extension-release.d; \
                      mv extension-release.containerd-2.2.9-os1 extension-release.containerd-2.2.8-os1";
+const NO_NEXT_OS: &str = "rm -r *-os2; touch @MARK@";
 const NO_KUBELET: &str = "rm -r kubelet-1.36.3-os1";
 
 /// A machine's config.
@@ -151,6 +153,11 @@ impl Config {
         self.remade(OLDER)
     }
 
+    /// A machine that was made with nothing for another operating system, and whose runtime's data is marked.
+    pub fn without_next_os(self) -> Self {
+        self.remade(&NO_NEXT_OS.replace("@MARK@", MARK))
+    }
+
     /// A machine that was made without a kubelet, and has to fetch one.
     pub fn without_kubelet(self) -> Self {
         self.remade(NO_KUBELET)
@@ -226,6 +233,18 @@ mod tests {
         assert_eq!(text_of(&trusting.ignition, KEYS[1]), "mini");
         let alone = trusting.trusts_openpgp(&keys);
         assert!(!alone.text().contains(KEYS[1]) && alone.text().contains(KEYS[0]));
+    }
+
+    #[test]
+    fn a_machine_is_remade_before_its_extensions_are_merged_and_all_of_that_is_durable() {
+        let config = config().without_next_os();
+        let script = text_of(&config.ignition, "/opt/drill/remake");
+        let lines: Vec<&str> = script.lines().collect();
+        let remade = format!("rm -r *-os2; touch {MARK}");
+        let want = ["#!/bin/bash", "set -e", "cd /var/lib/extensions", &remade, "touch /var/lib/drill-remade", "sync"];
+        assert_eq!(lines, want);
+        let unit = config.ignition["systemd"]["units"][0]["contents"].as_str().expect("a unit");
+        assert!(unit.contains("Before=systemd-sysext.service"), "{unit}");
     }
 
     #[test]

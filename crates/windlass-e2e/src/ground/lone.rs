@@ -7,9 +7,11 @@ use serde_json::Value;
 use windlass_cloud_api::{Client as Cloud, ExecRequest, Label};
 
 use super::{Ground, TRACES};
-use crate::until;
+use crate::{kubelet, until};
 
 const UNIT: &str = "k8s-node-bootstrap.service";
+/// Goes with the runtime's data when that is cleaned, and disturbs nobody.
+pub(super) const MARK: &str = "/var/lib/containerd/drill-mark";
 
 /// A machine that is a master without a cluster.
 pub struct Lone<'a> {
@@ -47,11 +49,11 @@ impl Lone<'_> {
         .await
     }
 
-    /// Waits until the kubelet has run for a moment.
+    /// Waits until the kubelet has run for a moment and is well.
     pub async fn kubelet_runs(&self, limit: Duration) {
-        let script = "test -e /etc/kubernetes/kubelet.env; systemctl is-active --quiet kubelet.service; test ! -e \
-                      /run/windlass/reboot-due; test -S /run/containerd/containerd.sock";
-        self.until("the kubelet runs", limit, script).await;
+        let ready = "test -e /etc/kubernetes/kubelet.env; test ! -e /run/windlass/reboot-due; \
+                     test -S /run/containerd/containerd.sock";
+        self.until("the kubelet runs", limit, &format!("{ready}; {}", kubelet::RUNS)).await;
     }
 
     /// Waits until the flow's record has a word in it.
@@ -108,8 +110,26 @@ impl Lone<'_> {
         self.sh("wc -l < /var/lib/drill-boots").await.trim().parse().expect("a number")
     }
 
-    /// Power goes, and comes back.
+    /// Marks the runtime's data, to be looked for when the machine has booted again.
+    pub async fn mark_data(&self) {
+        self.sh(&format!("touch {MARK}; sync")).await;
+    }
+
+    /// Nobody has cleaned the data since it was marked.
+    pub async fn has_marked_data(&self) {
+        self.sh(&format!("test -e {MARK}")).await;
+    }
+
+    /// Power goes, and comes back. What the journal has of this boot is brought to the disk before, because it is asked for
+    /// later.
     pub async fn lose_power(&self) {
+        // A machine that cannot do it, because it boots, has started no kubelet yet.
+        self.tries("timeout 10 journalctl --sync").await.ok();
+        self.lose_power_at_once().await;
+    }
+
+    /// The same at this very moment, whatever the journal loses by it.
+    pub async fn lose_power_at_once(&self) {
         self.cloud.power_cut(&self.infra_id, &self.name).await.expect("power can be cut");
         self.cloud.start(&self.infra_id, &self.name).await.expect("it starts again");
     }
@@ -127,13 +147,14 @@ impl Lone<'_> {
         self.cloud.delete_machine(&self.infra_id, &self.name).await.expect("a machine can be removed");
     }
 
-    /// By the journal: no kubelet of any boot has started before the gate was written.
+    /// By the journal: a kubelet has started, and none of any boot has before the gate was written.
     pub async fn kubelet_never_started_before_its_gate(&self) {
         let gate = self.sh("stat -c %.Y /etc/kubernetes/kubelet.env").await;
         let gate: f64 = gate.trim().replace(',', ".").parse().expect("a time");
         let script =
             "journalctl --no-pager --output json --unit kubelet.service --output-fields=MESSAGE,JOB_TYPE,JOB_RESULT";
         let journal = self.sh(script).await;
+        let mut starts = 0;
         for line in journal.lines() {
             let entry: Value = serde_json::from_str(line).expect("the journal writes JSON");
             // A start that a condition forbids is told as one that is done.
@@ -141,8 +162,15 @@ impl Lone<'_> {
             if entry["JOB_TYPE"] == "start" && entry["JOB_RESULT"] == "done" && !was_skipped {
                 let time = entry["__REALTIME_TIMESTAMP"].as_str().and_then(|t| t.parse::<f64>().ok()).expect("a time");
                 assert!(time / 1e6 >= gate, "{}: {entry} before {gate}", self.name);
+                starts += 1;
             }
         }
+        assert!(
+            starts > 0,
+            "{}: no kubelet has started, by {} lines of its journal",
+            self.name,
+            journal.lines().count()
+        );
     }
 
     /// These packages are there for an operating system, no other versions of them for any, each of them whole, and nothing

@@ -9,6 +9,7 @@ mod partition;
 mod power;
 mod push;
 mod rolling;
+mod unplanned;
 mod versions;
 mod worker;
 

@@ -1,4 +1,6 @@
-//! The other version of Kubernetes brings the other line of the container runtime, by the mapping alone.
+//! The other version of Kubernetes goes with the other line of the container runtime. The machines of such a cluster are made
+//! with it, and each chooses it all the same by the mapping; that the mapping alone brings it to a machine that was made with
+//! another is seen on a lone master (`tests/node_drill/versions.rs`).
 
 use std::time::Instant;
 
@@ -8,7 +10,7 @@ use crate::SHAPE;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, systemd-nspawn and the fetched artifacts of both versions"]
-async fn an_older_cluster_runs_the_older_line_of_the_runtime() {
+async fn an_older_cluster_chooses_and_runs_the_older_line_of_the_runtime() {
     let cluster = Installation::new("older", SHAPE).await;
     cluster.edit("cluster.yaml", "spec:\n", "spec:\n  kubernetesVersion: 1.35.4\n");
     cluster.windlass(&["prepare"]).await.ended(0);

@@ -1,5 +1,6 @@
 //! A worker that comes to a live cluster: how long it takes from its machine's start to a Node that is Ready, that its
-//! kubelet is never made to wait, and that the cluster's word on versions counts more than that of the installer's files.
+//! kubelet is never made to wait, that it comes also if its power goes on the way, and that the cluster's word on versions
+//! counts more than that of the installer's files.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::ListParams;
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass_cloud_api::{Label, MachineSpec};
 use windlass_e2e::{Installation, until};
 
@@ -19,6 +20,10 @@ const LONG: Duration = Duration::from_secs(240);
 /// The files by which an installer says what a machine is to run when no API does.
 const INSTALLER: [&str; 2] =
     ["/etc/kubernetes/installer/kubelet.env", "/etc/kubernetes/installer/runtime-mappings.yaml"];
+/// The flags of its node flow.
+const ARGS: &str = "/etc/kubernetes/installer/bootstrap.env";
+/// The stages that only workers have, and the one after them, when the certificate is there and the gate is closed.
+const CUT_AT: [&str; 3] = ["await-api", "obtain-certificate", "open-gate"];
 
 /// What a kubelet writes when it is refused and asks again later, each time later than before.
 ///
@@ -44,7 +49,7 @@ const BACK_OFFS: [&str; 14] = [
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
-async fn a_worker_joins_a_live_cluster_without_a_back_off_and_takes_its_version() {
+async fn a_worker_joins_a_live_cluster_without_a_back_off_also_through_power_cuts_and_takes_its_version() {
     let cluster = prepared("worker").await;
     cluster.windlass(&["launch"]).await.ended(0);
     let (cloud, id, name) = (cluster.cloud(), cluster.infra_id(), Label::parse(NAME).expect("a name"));
@@ -52,6 +57,11 @@ async fn a_worker_joins_a_live_cluster_without_a_back_off_and_takes_its_version(
 
     let joined = joins(&cluster, &plain).await;
     eprintln!("machine start to Node Ready: {:.1} s, the gate open after {:.1} s", joined.ready, joined.gate);
+    met_no_back_off(&cluster).await;
+
+    let held = MachineSpec { user_data: Some(held_at(&cluster, CUT_AT[0])), ..plain.clone() };
+    let took = joins_through_power_cuts(&cluster, &held).await;
+    eprintln!("Ready {:.1} s after the last of {} power cuts", took.as_secs_f64(), CUT_AT.len());
     met_no_back_off(&cluster).await;
 
     let older = MachineSpec { user_data: Some(of_an_older_installer(&cluster).await), ..plain };
@@ -75,6 +85,15 @@ async fn joins(cluster: &Installation, spec: &MachineSpec) -> Joined {
     let (cloud, id, name) = (cluster.cloud(), cluster.infra_id(), Label::parse(NAME).expect("a name"));
     let (begun, started) = (Instant::now(), time::OffsetDateTime::now_utc());
     cloud.put_machine(&id, &name, spec).await.expect("a machine can be made");
+    is_ready_node(cluster).await;
+    let ready = begun.elapsed().as_secs_f64();
+    let gate: f64 = cluster.on(NAME, "stat -c %.Y /etc/kubernetes/kubelet.env").await.trim().parse().expect("a time");
+    #[expect(clippy::cast_precision_loss, reason = "seconds with three digits behind the point")]
+    let started = started.unix_timestamp_nanos() as f64 / 1e9;
+    Joined { gate: gate - started, ready }
+}
+
+async fn is_ready_node(cluster: &Installation) {
     let nodes: Api<Node> = Api::all(cluster.api().await);
     until("the worker's Node is Ready", LONG, async || {
         let node = nodes.get_opt(NAME).await.map_err(|error| error.to_string())?;
@@ -85,11 +104,34 @@ async fn joins(cluster: &Installation, spec: &MachineSpec) -> Joined {
         }
     })
     .await;
-    let ready = begun.elapsed().as_secs_f64();
-    let gate: f64 = cluster.on(NAME, "stat -c %.Y /etc/kubernetes/kubelet.env").await.trim().parse().expect("a time");
-    #[expect(clippy::cast_precision_loss, reason = "seconds with three digits behind the point")]
-    let started = started.unix_timestamp_nanos() as f64 / 1e9;
-    Joined { gate: gate - started, ready }
+}
+
+/// A new machine that loses its power at each of these stages; answers how long it took after the last.
+async fn joins_through_power_cuts(cluster: &Installation, spec: &MachineSpec) -> Duration {
+    leaves(cluster).await;
+    let (cloud, id, name) = (cluster.cloud(), cluster.infra_id(), Label::parse(NAME).expect("a name"));
+    cloud.put_machine(&id, &name, spec).await.expect("a machine can be made");
+    let mut last = Instant::now();
+    for (number, stage) in CUT_AT.iter().enumerate() {
+        let held = format!("test -e /var/lib/windlass/held-at-{stage}");
+        until(&format!("the worker is held at {stage}"), LONG, async || cluster.tries(NAME, &held).await).await;
+        let closed = "test ! -e /etc/kubernetes/kubelet.env; ! systemctl is-active --quiet kubelet.service";
+        cluster.on(NAME, closed).await;
+        if let Some(next) = CUT_AT.get(number + 1) {
+            cluster.on(NAME, &format!("sed -i s/--held-at={stage}/--held-at={next}/ {ARGS}; sync")).await;
+        }
+        cloud.power_cut(&id, &name).await.expect("power can be cut");
+        last = Instant::now();
+        cloud.start(&id, &name).await.expect("it starts again");
+    }
+    is_ready_node(cluster).await;
+    let took = last.elapsed();
+    let report = cluster.on(NAME, "/opt/windlass/bin/windlass-node report").await;
+    let report: Value = serde_json::from_str(&report).expect("a report is JSON");
+    let earlier = report["bootstrap"]["earlier"].as_array().cloned().unwrap_or_default();
+    let cut = earlier.iter().filter(|attempt| attempt["ending"] == "cut").count();
+    assert_eq!(cut, CUT_AT.len(), "{report}");
+    took
 }
 
 /// The machine goes, and its Node with it. Used tokens of its name are taken off the list, by which an administrator lets
@@ -151,27 +193,54 @@ async fn met_no_back_off(cluster: &Installation) {
     assert_eq!(cluster.on(NAME, "systemctl show -P NRestarts kubelet.service").await.trim(), "0");
 }
 
-/// User-data of a worker that has its whole config from the start, with the files of an installer of 1.35 in it.
+/// User-data with the files of an installer of 1.35.
 async fn of_an_older_installer(cluster: &Installation) -> String {
     let other = Installation::new("older", SHAPE).await;
     other.edit("cluster.yaml", "spec:\n", "spec:\n  kubernetesVersion: v1.35.4\n");
     other.windlass(&["prepare"]).await.ended(0);
-    let read =
-        |of: &Installation, path: &str| -> Value { serde_json::from_str(&of.read(path)).expect("a config is JSON") };
-    let (mut config, older) = (read(cluster, "assets/worker.ign"), read(&other, "assets/worker.ign"));
-    let pointer = read(cluster, "assets/pointers/worker.ign");
+    let older = json_of(&other, "assets/worker.ign");
+    whole_config(cluster, |files| {
+        files.retain(|file| !INSTALLER.iter().any(|path| file["path"] == *path));
+        let of_older = older["storage"]["files"].as_array().into_iter().flatten();
+        files.extend(of_older.filter(|file| INSTALLER.iter().any(|path| file["path"] == *path)).cloned());
+        let text = text_of(file_of(files, INSTALLER[0]));
+        assert!(text.contains("KUBELET_VERSION=v1.35.4"), "{text}");
+    })
+}
+
+/// User-data of a worker whose node flow stops at a stage.
+fn held_at(cluster: &Installation, stage: &str) -> String {
+    whole_config(cluster, |files| {
+        let file = file_of(files, ARGS);
+        let (before, flags) = ("BOOTSTRAP_ARGS='", format!("BOOTSTRAP_ARGS='--held-at={stage} "));
+        let text = text_of(file);
+        assert!(text.contains(before), "{text}");
+        let source = format!("data:;base64,{}", STANDARD.encode(text.replace(before, &flags)));
+        file["contents"]["source"] = json!(source);
+    })
+}
+
+/// User-data of a worker that has its whole config from the start, with other files.
+fn whole_config(cluster: &Installation, change: impl FnOnce(&mut Vec<Value>)) -> String {
+    let (mut config, pointer) = (json_of(cluster, "assets/worker.ign"), json_of(cluster, "assets/pointers/worker.ign"));
     let files = config["storage"]["files"].as_array_mut().expect("a config has files");
-    files.retain(|file| !INSTALLER.iter().any(|path| file["path"] == *path));
-    let of_older = older["storage"]["files"].as_array().into_iter().flatten();
-    let of_older = of_older.filter(|file| INSTALLER.iter().any(|path| file["path"] == *path));
-    files.extend(of_older.cloned());
     files.extend(pointer["storage"]["files"].as_array().expect("a pointer has files").iter().cloned());
-    let installer = files.iter().find(|file| file["path"] == INSTALLER[0]).expect("the file is there");
-    let text = installer["contents"]["source"].as_str().and_then(|source| source.strip_prefix("data:;base64,"));
-    let text = STANDARD.decode(text.expect("windlass wrote it")).expect("it is base64");
-    let text = String::from_utf8(text).expect("it is text");
-    assert!(text.contains("KUBELET_VERSION=v1.35.4"), "{text}");
+    change(files);
     config.to_string().replace("@CONFIG_TOKEN@", "@token(config)@").replace("@JOIN_TOKEN@", "@token(join)@")
+}
+
+fn json_of(cluster: &Installation, path: &str) -> Value {
+    serde_json::from_str(&cluster.read(path)).expect("a config is JSON")
+}
+
+fn file_of<'a>(files: &'a mut [Value], path: &str) -> &'a mut Value {
+    files.iter_mut().find(|file| file["path"] == path).expect("the file is there")
+}
+
+fn text_of(file: &Value) -> String {
+    let text = file["contents"]["source"].as_str().and_then(|source| source.strip_prefix("data:;base64,"));
+    let text = STANDARD.decode(text.expect("windlass wrote it")).expect("it is base64");
+    String::from_utf8(text).expect("it is text")
 }
 
 async fn took_the_word_of_the_api(cluster: &Installation) {

@@ -12,6 +12,8 @@ use windlass_e2e::ground::{Ground, Lone};
 const LONG: Duration = Duration::from_secs(300);
 
 const ARGS: &str = "/etc/kubernetes/installer/bootstrap.env";
+/// What every machine is to have in the end.
+const WANTED: [&str; 2] = ["containerd-2.2.9", "kubelet-1.36.3"];
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
@@ -24,7 +26,7 @@ async fn machines_reach_their_kubelet_or_say_why_not() {
         ground.machine("forged", |machine| machine.arguments("--upgrade-os=false").trusts(&ground.stranger())),
         ground.machine("cut", |machine| machine.arguments("--upgrade-os=false --held-at=install-addons")),
         ground.machine("other", |machine| machine.arguments("--upgrade-os=false --held-at=choose-versions")),
-        ground.machine("update", |machine| machine.arguments("--upgrade-os=true")),
+        ground.machine("update", |machine| machine.arguments("--upgrade-os=true").without_next_os()),
     );
     let seen = async |what: &str| eprintln!("{what} after {:.1} s", begun.elapsed().as_secs_f64());
     let parts: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>> = vec![
@@ -73,9 +75,11 @@ async fn is_plain(machine: &Lone<'_>) {
         assert!(explained.contains(part), "{part}: {explained}");
     }
     machine.kubelet_never_started_before_its_gate().await;
-    // The flow never runs again, and the second boot is as good as the first.
+    // The flow never runs again, and the second boot is as good as the first, with the same data.
+    machine.mark_data().await;
     machine.reboot().await;
     machine.kubelet_runs(LONG).await;
+    machine.has_marked_data().await;
     let condition = machine.sh("systemctl show --property ConditionResult --value k8s-node-bootstrap.service").await;
     assert_eq!(condition.trim(), "no");
 }
@@ -92,9 +96,8 @@ async fn waits_for_its_bucket(machine: &Lone<'_>) {
 async fn trusts_no_stranger(machine: &Lone<'_>) {
     machine.record_says("cannot trust the manifest", LONG).await;
     machine.has_no_gate().await;
-    let status =
-        machine.sh("journalctl --no-pager --output cat --unit k8s-node-bootstrap.service | grep -c 78 || true").await;
-    assert_ne!(status.trim(), "0", "it is reported as permanent");
+    machine.has_ended_with(78, LONG).await;
+    assert_eq!(machine.ends_with(75).await, 0, "it is reported as permanent each time");
 }
 
 /// Power goes between getting the addons and putting them in place; the next boot ends what the first began.
@@ -126,16 +129,23 @@ async fn changes_its_runtime(machine: &Lone<'_>) {
     machine.kubelet_never_started_before_its_gate().await;
 }
 
-/// The channel has another system: it is staged, the machine boots once, and the runtime is there, its data untouched
-/// because it is the same.
+/// The channel has another system, for which the machine has no addons: both are staged, the machine boots once, and the
+/// runtime is there, its data untouched because it is the same.
 async fn updates_its_system(machine: &Lone<'_>) {
     machine.kubelet_runs(LONG).await;
     assert_eq!(machine.boots().await, 2, "one boot for the system");
     assert_eq!(machine.sh(". /usr/lib/os-release; echo $VERSION_ID").await.trim(), "2");
     let explained = machine.sh("windlass-node bootstrap --explain").await;
-    assert!(explained.contains("did     booted into OS version 2"), "{explained}");
-    assert_eq!(machine.sh("cat /var/lib/windlass/runtime-data").await.trim(), "2.2.9");
-    assert_eq!(machine.sh("ls /var/lib/windlass/import-images 2>/dev/null || echo none").await.trim(), "none");
+    for part in [
+        "did     fetched containerd-2.2.9-os2",
+        "did     fetched kubelet-1.36.3-os2",
+        "did     booted into OS version 2",
+    ] {
+        assert!(explained.contains(part), "{part}: {explained}");
+    }
+    machine.has_only(&WANTED, "2").await;
+    machine.runs_with_data_of("2.2.9").await;
+    machine.has_marked_data().await;
     let starts =
         machine.sh("journalctl --no-pager --output cat --unit kubelet.service | grep -c '^Started' || true").await;
     assert_eq!(starts.trim(), "1", "the kubelet started once");

@@ -100,14 +100,14 @@ async fn a_machine_that_loses_power_between_two_acts_completes_on_its_next_boot(
         ),
         Blow::new("while images are imported", "importing", plain, async |machine| {
             machine.until("images are imported", LONG, "pgrep --full 'images import'").await;
-            machine.lose_power().await;
+            machine.lose_power_at_once().await;
             is_complete(&machine, 3).await
         }),
         Blow::new("seven times, at any moment", "any-moment", plain, async |machine| {
             for number in 0..7 {
                 machine.until("it runs", LONG, "true").await;
                 moment(number).await;
-                machine.lose_power().await;
+                machine.lose_power_at_once().await;
             }
             let boots = complete(&machine).await;
             format!("complete after {boots} boots")
@@ -140,6 +140,29 @@ async fn a_machine_that_loses_power_during_an_update_comes_up_with_the_new_syste
     ground.leave().await;
 }
 
+/// The kubelet is on the machine and not in `/usr` yet. A flow that runs again finds nothing to install, whichever way the one
+/// before it ended.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
+async fn a_flow_that_ends_between_installing_and_merging_leaves_a_machine_that_merges_all_the_same() {
+    let ground = Ground::with_channel("beta").await;
+    let blows = vec![
+        Blow::new("power lost between installing and merging", "unmerged", stuck_merging, async |machine| {
+            stops_while_merging(&machine).await;
+            machine.lose_power().await;
+            merges_all_the_same(&machine, 2).await
+        }),
+        Blow::new("killed between installing and merging", "unmerged-too", stuck_merging, async |machine| {
+            stops_while_merging(&machine).await;
+            machine.sh(&format!("umount --lazy {SYSEXT}")).await;
+            machine.let_go().await;
+            merges_all_the_same(&machine, 1).await
+        }),
+    ];
+    strike(&ground, blows).await;
+    ground.leave().await;
+}
+
 /// Nothing would start the flow again, and a boot that is due keeps runtime and kubelet from starting.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
@@ -158,6 +181,33 @@ async fn a_flow_that_is_killed_when_its_gate_is_open_leaves_a_machine_that_boots
     });
     strike(&ground, vec![killed]).await;
     ground.leave().await;
+}
+
+const SYSEXT: &str = "/usr/bin/systemd-sysext";
+/// What takes its place, and does not come to an end.
+const STUCK: &str = "#!/bin/bash\ntouch /run/drill-merging\nexec sleep infinity\n";
+
+/// A machine that has to fetch its kubelet, with something that can be put in the way of merging it.
+fn stuck_merging(machine: Config) -> Config {
+    let machine = quick(machine, &format!("{STAY} --held-at=choose-versions")).without_kubelet();
+    machine.file("/opt/drill/stuck", STUCK, 0o755)
+}
+
+/// Waits until the kubelet is in its place and is about to be merged.
+async fn stops_while_merging(machine: &Lone<'_>) {
+    machine.is_held_at("choose-versions", LONG).await;
+    machine.mark_data().await;
+    machine.sh(&format!("mount --bind /opt/drill/stuck {SYSEXT}")).await;
+    machine.let_go().await;
+    machine.until("it merges", LONG, "test -e /run/drill-merging").await;
+    machine.sh("test -e /var/lib/extensions/kubelet-1.36.3-os1; test ! -e /usr/bin/kubelet").await;
+    machine.has_no_gate().await;
+}
+
+async fn merges_all_the_same(machine: &Lone<'_>, boots: usize) -> String {
+    comes_to_its_kubelet(machine, boots).await;
+    machine.has_marked_data().await;
+    format!("a kubelet, {boots} boots, the runtime's data as it was")
 }
 
 const CLEANING: &str = "windlass-node report | grep -F 'cannot remove /var/lib/containerd'";
