@@ -12,12 +12,14 @@ use thiserror::Error;
 use windlass_steps::host::{self, HostError, cmd};
 
 /// Group, version and kind of every object that windlass writes; the core group has no name.
-const KINDS: [(&str, &str, &str); 13] = [
+const KINDS: [(&str, &str, &str); 15] = [
     ("", "v1", "ConfigMap"),
     ("", "v1", "Namespace"),
     ("", "v1", "Pod"),
     ("", "v1", "Service"),
     ("", "v1", "ServiceAccount"),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding"),
     ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
     ("apps", "v1", "DaemonSet"),
     ("apps", "v1", "Deployment"),

@@ -11,6 +11,8 @@ pub mod protocol;
 mod wake;
 
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod testing;

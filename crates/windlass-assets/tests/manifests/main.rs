@@ -5,6 +5,7 @@
 
 mod addons;
 mod api;
+mod bounds;
 mod files;
 mod flags;
 mod hostile;

@@ -131,6 +131,14 @@ mod tests {
         assert!(TABLE.is_sorted_by_key(|row| row.4), "waves stand in order");
     }
 
+    /// A workload that may do more than it should is bounded before it runs.
+    #[test]
+    fn policies_are_there_before_those_whom_they_bound() {
+        for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
+            assert!(wave("admissionregistration.k8s.io/v1", kind) < wave("apps/v1", "DaemonSet"), "{kind}");
+        }
+    }
+
     #[test]
     fn a_definition_that_is_applied_too_makes_its_kind_known() {
         let definition = json!({

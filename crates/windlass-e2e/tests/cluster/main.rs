@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "what was measured is read in the test's output")]
 
 mod apart;
+mod bounded;
 mod handover;
 mod order;
 mod told;
@@ -50,6 +51,7 @@ async fn a_spec_becomes_a_cluster_that_survives_what_happens_to_it() {
 
     order::is_that_of_the_launch_document(&cluster).await;
     usable(&cluster).await;
+    bounded::agents_change_nothing_but_their_own_node(&cluster).await;
     additions::took_effect(&cluster).await;
     additions::failures_are_named(&cluster).await;
     runtime_is_configured(&cluster).await;
