@@ -242,6 +242,17 @@ mod tests {
         assert!(lines.contains(&"ExecStartPost=/bin/touch /opt/windlass/kubelet-join.done"));
     }
 
+    /// On a boot in the middle of the pivot bootkube is not done, and the port is the API's.
+    #[test]
+    fn the_servers_of_the_bootstrap_machine_came_back_on_a_boot_after_they_had_served_their_time() {
+        for unit in ["machine-config-server.service", "etcd-signer.service"] {
+            let lines = lines(unit);
+            let conditions: Vec<_> = lines.iter().filter(|line| line.starts_with("Condition")).collect();
+            let bootkube = "ConditionPathExists=!/opt/windlass/bootkube.done";
+            assert_eq!(conditions, [&bootkube, &"ConditionPathExists=!/opt/windlass/servers.done"], "{unit}");
+        }
+    }
+
     /// What the path units wait for is what the document of assets puts there in one motion.
     #[test]
     fn the_path_units_wait_for_folders_that_appear_whole() {

@@ -7,6 +7,7 @@ mod node;
 mod object;
 mod pod;
 mod workload;
+mod workloads;
 
 use windlass_steps::criterion::LookError;
 
@@ -16,6 +17,7 @@ pub use node::{nodes_ready, nodes_registered};
 pub use object::{CsrState, addon_done, crd_established, csr_issued, csr_state};
 pub use pod::{every_pod_ready, pod_is_ready, pod_trouble, pods_ready};
 pub use workload::{Expected, daemon_set_rolled_out, deployment_available, replication_controller_ready};
+pub use workloads::{Workloads, every_workload_has_its_pods, workload_troubles};
 
 const MOST_TOLD: usize = 3;
 

@@ -67,6 +67,12 @@ impl Journal {
             .collect()
     }
 
+    /// How many seconds a finished step took, the last time that it finished.
+    pub fn took(&self, step: &str) -> Option<f64> {
+        let finished = self.events.iter().rfind(|event| event["kind"] == "finished" && event["step"] == step);
+        finished.and_then(|event| event["took"].as_f64())
+    }
+
     /// What a finished step promised.
     pub fn done(&self, step: &str) -> Option<&Value> {
         let finished = self.events.iter().find(|event| event["kind"] == "finished" && event["step"] == step);
@@ -77,6 +83,22 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_took_what_it_took_when_it_finished_last() {
+        let event = |kind: &str, took: &str| format!("{{\"kind\":\"{kind}\",\"step\":\"a\"{took}}}\n");
+        let cases = [
+            (event("started", ""), None),
+            (event("failed", ",\"took\":7.5"), None),
+            (event("finished", ",\"took\":0.25"), Some(0.25)),
+            (event("finished", ",\"took\":3") + &event("started", "") + &event("finished", ",\"took\":1"), Some(1.0)),
+            (event("finished", ""), None),
+        ];
+        for (text, took) in cases {
+            assert_eq!(Journal::parse(&text).took("a"), took, "{text}");
+        }
+        assert_eq!(Journal::parse(&event("finished", ",\"took\":1")).took("b"), None);
+    }
 
     #[test]
     fn a_torn_last_line_is_not_an_event() {

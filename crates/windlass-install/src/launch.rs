@@ -11,7 +11,7 @@
 //! 9. [`ApplyAddons`]: network, proxy, DNS and dashboard are applied
 //! 10. [`RetireBootstrap`]: the bootstrap machine, its config and its assets are gone
 //! 11. [`JoinWorkers`]: every node is Ready
-//! 12. [`SettleAddons`]: every add-on is done, every pod is ready
+//! 12. [`SettleAddons`]: every add-on is done, every pod is ready, every workload has its pods
 //! 13. [`VerifyCluster`]: the cluster is used as a user would
 
 mod bootstrap;

@@ -2,6 +2,7 @@
 //! the way is told at once, and nothing is changed by looking.
 
 mod cgroup;
+mod driver;
 mod host;
 mod judge;
 mod kernel;
@@ -86,6 +87,7 @@ impl<P: Platform, H: LookAtHost> Step for Preflight<'_, P, H> {
         let facts = self.host.facts();
         problems.extend(judge::host(&facts, &self.assets.spec));
         problems.extend(judge::clock(&facts, self.clock.now(), &self.assets.pki));
+        problems.extend(driver::foreign(&self.assets.configs));
         problems.extend(self.missing.iter().cloned());
         problems.extend(self.platform.problems(&self.order).await);
         match problems.is_empty() {

@@ -187,6 +187,28 @@ pub fn load(dir: &AssetDir) -> Result<Assets, AssetError> {
     })
 }
 
+/// All that [`load`] could stop at, not only the first: whoever mends a directory does it once.
+pub fn damage(dir: &AssetDir) -> Vec<AssetError> {
+    fn of<A: Asset>(dir: &AssetDir) -> Option<AssetError> {
+        A::read(dir).err()
+    }
+    let looks = [
+        of::<Metadata>,
+        of::<CompleteSpec>,
+        of::<Pki>,
+        of::<Kubeconfigs>,
+        of::<AddonKeys>,
+        of::<Manifests>,
+        of::<Configs>,
+        of::<Units>,
+        of::<Option<SshKeys>>,
+        of::<RoleConfigs>,
+        of::<BootstrapConfigs>,
+        of::<BootstrapAssets>,
+    ];
+    looks.iter().filter_map(|look| look(dir)).collect()
+}
+
 fn refuse_launched(directory: &std::path::Path) -> Result<(), PrepareError> {
     let path = directory.join("journal.jsonl");
     if !path.exists() {

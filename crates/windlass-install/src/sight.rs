@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DynamicObject;
+use windlass_cluster::ready::Workloads;
 use windlass_platform::Backend;
 use windlass_steps::criterion::LookError;
 
@@ -44,6 +45,8 @@ pub trait Sight {
     async fn nodes(&self) -> Result<Vec<Node>, LookError>;
     /// Every pod.
     async fn pods(&self) -> Result<Vec<Pod>, LookError>;
+    /// Every workload.
+    async fn workloads(&self) -> Result<Workloads, LookError>;
     /// Every add-on.
     async fn addons(&self) -> Result<Vec<DynamicObject>, LookError>;
     /// What comes of using the cluster as a user would; this is the one look that makes something, and removes it again.

@@ -98,8 +98,11 @@ pub(crate) fn criteria<'a, S: Sight>(sight: &'a S, nodes: &'a [String]) -> Vec<C
     let registered =
         Criterion::new("every node is Ready", || async { Ok(ready::nodes_ready(&sight.nodes().await?, nodes)) });
     let pods = Criterion::new("every pod is ready", || async { Ok(ready::every_pod_ready(&sight.pods().await?)) });
+    let workloads = Criterion::new("every workload has its pods", || async {
+        Ok(ready::every_workload_has_its_pods(&sight.workloads().await?))
+    });
     let addons = Criterion::new("every add-on is done", || async { Ok(addons_done(&sight.addons().await?)) });
-    vec![api, registered, pods, addons]
+    vec![api, registered, pods, workloads, addons]
 }
 
 /// Whether there are add-ons and each reports that it is done.
@@ -122,5 +125,31 @@ pub(crate) fn addons_done(addons: &[DynamicObject]) -> Observation {
             addons.len(),
             troubles.join("; ")
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_spec::file::read_and_complete;
+
+    use super::*;
+    use crate::sight::FakeSight;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_whose_pods_cannot_be_made_passed_for_ready() {
+        let text = b"apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\n";
+        let (_, spec) = read_and_complete(text).unwrap();
+        let sight = FakeSight::whole(&spec);
+        assert!(verify(&sight, &spec).await.is_good());
+        sight.change(|shown| {
+            let status = shown.workloads.daemon_sets[0].status.as_mut().unwrap();
+            (status.current_number_scheduled, status.number_ready) = (0, 0);
+        });
+        let verified = verify(&sight, &spec).await;
+        let unmet: Vec<_> = verified.statements.iter().filter(|one| one.reason.is_some()).collect();
+        let [unmet] = &unmet[..] else { panic!("{unmet:?}") };
+        assert_eq!(unmet.statement, "every workload has its pods");
+        let reason = unmet.reason.as_deref().unwrap();
+        assert!(reason.ends_with("DaemonSet kube-system/kube-proxy: 0 of 5 pods are scheduled"), "{reason}");
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
-use windlass_cluster::ready;
+use windlass_cluster::ready::{self, Workloads};
 use windlass_platform::{BOOTSTRAP, Backend, MachineState, Platform, SeenMachine, Task};
-use windlass_steps::criterion::Observation;
+use windlass_steps::criterion::{LookError, Observation};
 use windlass_steps::journal::History;
 use windlass_steps::report::chain;
 
@@ -26,7 +26,7 @@ const FAILED_UNITS: [&str; 5] = ["systemctl", "--failed", "--no-legend", "--plai
 /// Everything that is not as it should be; nothing if all is well.
 #[derive(Debug, Default, Serialize)]
 pub struct Why {
-    /// In the order of the launch: steps, machines, units, nodes and pods.
+    /// In the order of the launch: steps, machines, units, nodes, pods and workloads.
     pub findings: Vec<Finding>,
 }
 
@@ -143,17 +143,25 @@ async fn of_balancer(sight: &impl Sight) -> Vec<Finding> {
 }
 
 async fn of_api(machines: &[SeenMachine], sight: &impl Sight) -> Vec<Finding> {
-    let (nodes, pods) = tokio::join!(in_time(sight.nodes()), in_time(sight.pods()));
+    let (nodes, pods, workloads) =
+        tokio::join!(in_time(sight.nodes()), in_time(sight.pods()), in_time(sight.workloads()));
     let of_nodes = |nodes: &[Node]| -> Vec<Finding> {
         let members = machines.iter().filter(|machine| machine.name != BOOTSTRAP);
         members.filter_map(|machine| of_node(&machine.name, nodes)).chain(nodes.iter().filter_map(of_reboot)).collect()
     };
-    match (nodes, pods) {
-        (Ok(nodes), Ok(pods)) => [of_nodes(&nodes), of_pods(&pods)].concat(),
-        (Ok(nodes), Err(error)) => [of_nodes(&nodes), vec![unseen("pods", &chain(error.as_ref()))]].concat(),
-        (Err(error), Ok(pods)) => [vec![unseen("nodes", &chain(error.as_ref()))], of_pods(&pods)].concat(),
-        (Err(error), Err(_)) => vec![unseen("nodes and pods", &chain(error.as_ref()))],
+    // One line is enough for an API that shows nothing at all.
+    if let (Err(error), Err(_), Err(_)) = (&nodes, &pods, &workloads) {
+        return vec![unseen("nodes, pods and workloads", &chain(error.as_ref()))];
     }
+    let looks = [
+        ("nodes", nodes.map(|nodes| of_nodes(&nodes))),
+        ("pods", pods.map(|pods| of_pods(&pods))),
+        ("workloads", workloads.map(|workloads| of_workloads(&workloads))),
+    ];
+    let told = |(what, look): (&str, Result<Vec<Finding>, LookError>)| {
+        look.unwrap_or_else(|error| vec![unseen(what, &chain(error.as_ref()))])
+    };
+    looks.into_iter().flat_map(told).collect()
 }
 
 fn of_node(machine: &str, nodes: &[Node]) -> Option<Finding> {
@@ -188,6 +196,12 @@ fn of_pods(pods: &[Pod]) -> Vec<Finding> {
         Some(Finding { step: None, machine, subject, reason, since: None })
     };
     pods.iter().filter(unfinished).filter_map(finding).collect()
+}
+
+/// Workloads whose pods are not there, or not well: a pod that cannot be made has no finding of its own.
+fn of_workloads(workloads: &Workloads) -> Vec<Finding> {
+    let finding = |reason| Finding { step: None, machine: None, subject: "a workload".to_owned(), reason, since: None };
+    ready::workload_troubles(workloads).into_iter().map(finding).collect()
 }
 
 fn unseen(what: &str, causes: &[String]) -> Finding {
@@ -246,6 +260,8 @@ mod tests {
             let full = UnmetLine { statement: "etcd runs".to_owned(), reason: "it has ended: disk full".to_owned() };
             shown.backends[0].trouble = Some("refused".to_owned());
             shown.health.insert("master-0".to_owned(), vec![full]);
+            let status = shown.workloads.daemon_sets[0].status.as_mut().unwrap();
+            (status.current_number_scheduled, status.number_ready) = (4, 4);
         });
         platform.answer(&FAILED_UNITS.join(" "), said("kubelet.service loaded failed failed The kubelet\n"));
         let words = "journalctl --no-pager --output cat --lines 3 --unit kubelet.service";
@@ -258,6 +274,7 @@ mod tests {
             "worker-1: the machine: is off",
             "master-0: port 6443 behind the balancer: refused",
             "worker-1: its node: 0 of 1 nodes are Ready; missing: worker-1 (not registered)",
+            "a workload: DaemonSet kube-system/kube-proxy: 4 of 5 pods are scheduled",
         ];
         assert_eq!(told.lines().collect::<Vec<_>>(), want);
     }
@@ -271,7 +288,7 @@ mod tests {
         sight.change(|shown| shown.silence = Some("connection refused".to_owned()));
         let told = why(None, &platform, &sight).await.to_string();
         assert!(told.contains("master-0: what its units say: master-0 cannot be asked"), "{told}");
-        assert!(told.contains("nodes and pods: cannot be seen: connection refused"), "{told}");
+        assert!(told.contains("nodes, pods and workloads: cannot be seen: connection refused"), "{told}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -288,7 +305,7 @@ mod tests {
         for machine in machines {
             assert!(told.contains(&format!("{machine}: what its units say: no answer within 5 s")), "{told}");
         }
-        for what in ["the balancer", "nodes and pods"] {
+        for what in ["the balancer", "nodes, pods and workloads"] {
             assert!(told.contains(&format!("{what}: cannot be seen: no answer within 5 s")), "{told}");
         }
     }

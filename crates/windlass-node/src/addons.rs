@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, ReplicationController};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use serde::{Deserialize, Serialize};
@@ -155,12 +155,19 @@ impl AwaitAddons<'_> {
 async fn look(client: &Client) -> Result<Snapshot, LookError> {
     let all = ListParams::default();
     let (sets, deployments) = (Api::<DaemonSet>::all(client.clone()), Api::<Deployment>::all(client.clone()));
+    let controllers = Api::<ReplicationController>::all(client.clone());
     let (nodes, objects) = (Api::<Node>::all(client.clone()), objects(client));
-    let (sets, deployments, nodes, objects) =
-        tokio::join!(sets.list(&all), deployments.list(&all), nodes.list(&all), objects.list(&all));
+    let (sets, deployments, controllers, nodes, objects) = tokio::join!(
+        sets.list(&all),
+        deployments.list(&all),
+        controllers.list(&all),
+        nodes.list(&all),
+        objects.list(&all)
+    );
     Ok(Snapshot {
         daemon_sets: many(sets)?,
         deployments: many(deployments)?,
+        replication_controllers: many(controllers)?,
         nodes: many(nodes)?,
         objects: many(objects)?,
     })

@@ -117,6 +117,8 @@ places! {
     machine_config = "opt/windlass/machine-config";
     /// What the machine-config server's twin in the cluster serves, and serves with.
     machine_config_server = "etc/windlass/machine-config-server";
+    /// Says that the bootstrap machine's servers have served their time: a boot after that does not start them again.
+    servers_done = "opt/windlass/servers.done";
     /// Static pods of the temporary control plane.
     bootstrap_manifests = "opt/windlass/bootkube/bootstrap";
     /// The self-hosted control plane.

@@ -267,6 +267,16 @@ fn every_bad_spec_is_refused_with_its_place_and_remedy() {
         ),
         ("unknown config", spec("  components: {kubelet: {config: {maxPod: 5}}}\n"), "did you mean maxPods?"),
         ("config of wrong type", spec("  components: {kubelet: {config: {maxPods: lots}}}\n"), "a number is wanted"),
+        (
+            "cgroup driver that the runtime does not have",
+            spec("  components:\n    kubelet:\n      config:\n        cgroupDriver: systemd\n"),
+            "line 9: spec.components.kubelet.config.cgroupDriver: \"systemd\" is not the cgroup driver of the container runtime, which windlass sets up for cgroupfs: use cgroupfs, or leave it out",
+        ),
+        (
+            "the same as a flag",
+            spec("  components: {kubelet: {flags: {cgroup-driver: systemd}}}\n"),
+            "spec.components.kubelet.flags.cgroup-driver: \"systemd\" is not the cgroup driver",
+        ),
         ("config where there is none", spec("  components: {etcd: {config: {}}}\n"), "is not a field of the spec"),
         ("unknown component", spec("  components: {kubeApiServer: {}}\n"), "did you mean kubeAPIServer?"),
         ("two platforms", spec("  platform: {local: {}, aws: {}}\n"), "keep one of local, aws"),

@@ -176,6 +176,16 @@ pub fn launch_asset_failure(error: &AssetError) -> Failure {
     }
 }
 
+/// The same for everything that is missing or damaged, so that it is put right at once; nothing if that is not more than one.
+pub fn damage_failure(damage: &[AssetError]) -> Option<Failure> {
+    let mut because: Vec<String> =
+        damage.iter().filter(|error| is_damaged(error)).map(|error| chain(error).join(": ")).collect();
+    because.dedup();
+    let next = "put these files right or back, or use another --dir; nothing was changed";
+    let error = format!("{} files of this cluster are missing or damaged", because.len());
+    (because.len() > 1).then(|| Failure::new(Exit::PreflightRefused, error, because, next))
+}
+
 fn is_damaged(error: &AssetError) -> bool {
     use AssetError::{FindFile, MakePki, OpenFile, ReadAsset};
     matches!(error, FindFile { .. } | OpenFile { .. } | ReadAsset { .. } | MakePki { .. })

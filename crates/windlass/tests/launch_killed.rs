@@ -29,6 +29,9 @@ const STEPS: [&str; 13] = [
     "verify",
 ];
 
+/// How many seconds preflight may take.
+const PREFLIGHT: f64 = 3.0;
+
 /// A cloud and a cluster directory of the test's own; whatever runs of it ends with it.
 struct Ground {
     dir: TempDir,
@@ -142,6 +145,7 @@ fn resume_finishes_a_launch_that_was_killed_at_any_boundary() {
                 assert_eq!(finished.pop().as_deref(), Some("verify"), "what had finished is looked at again");
             }
             assert_eq!(finished, STEPS, "{event}: every step is finished once");
+            assert!(preflight(&ground.cluster()).iter().all(|took| *took <= PREFLIGHT), "{event}");
             assert_eq!(ground.windlass(&["launch"]).code, 8, "{event}");
             ground.down();
             let left = ground.windlass(&["down", "--yes"]);
@@ -176,6 +180,8 @@ fn without_artifacts_everything_that_is_missing_is_told_at_once_and_nothing_is_m
         let took = began.elapsed();
         assert_eq!(refused.code, 4, "{}", refused.stderr);
         assert!(took < Duration::from_secs(3), "{took:?}");
+        let looked = preflight(&ground.cluster());
+        assert!(!looked.is_empty() && looked.iter().all(|took| *took <= PREFLIGHT), "{looked:?}");
         let missing =
             ["base-1", "base-2", "preload", "extensions", "ignition", "kubectl", "addon containerd", "addon kubelet"];
         for what in missing {
@@ -185,6 +191,33 @@ fn without_artifacts_everything_that_is_missing_is_told_at_once_and_nothing_is_m
     }
     let launched = ground.windlass(&["launch"]);
     assert_eq!(launched.code, 0, "a launch that was refused may be repeated: {}", launched.stderr);
+    ground.down();
+}
+
+/// What the platform has to say is one more line: a cloud that could not be woken ended the launch with code 5 before.
+#[test]
+fn a_cloud_that_cannot_be_woken_hid_what_else_stood_in_the_way() {
+    let ground = Ground::new();
+    let config = "assets/config/kubelet-worker.yaml";
+    let (path, machine) = (ground.cluster().join(config), ground.cluster().join("assets/worker.ign"));
+    let (good, before) = (fs::read_to_string(&path).unwrap(), fs::read(&machine).unwrap());
+    let edited = good.replace("cgroupDriver: cgroupfs", "cgroupDriver: systemd");
+    write_file(&path, &edited, Mode::PRIVATE_FILE).unwrap();
+    let traces = ground.dir.path().join("state/clusters").join(ground.infra_id());
+    let log = ground.dir.path().join("state/cloud.log");
+    [&traces, &log].iter().for_each(|dir| fs::create_dir_all(dir).unwrap());
+    let refused = ground.windlass(&["launch"]);
+    assert_eq!(refused.code, 4, "{}", refused.stderr);
+    let driver = format!("because: {config}: cgroupDriver: \"systemd\" is not the cgroup driver");
+    for words in [driver.as_str(), "cloud.log"] {
+        assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+    }
+    [&traces, &log].iter().for_each(|dir| fs::remove_dir(dir).unwrap());
+    assert_ne!(fs::read(&machine).unwrap(), before, "the edit has got into what the machine gets");
+    write_file(&path, good, Mode::PRIVATE_FILE).unwrap();
+    let launched = ground.windlass(&["launch"]);
+    assert_eq!(launched.code, 0, "{}", launched.stderr);
+    assert_eq!(fs::read(&machine).unwrap(), before, "an edit that was undone has gone from it");
     ground.down();
 }
 
@@ -242,6 +275,14 @@ fn damaged_files_stand_in_the_way_of_a_launch_and_are_no_refusal() {
         if code == 1 {
             assert_eq!(ground.windlass(&["resume"]).code, code, "{name}");
         }
+        write_file(&path, good, Mode::PRIVATE_FILE).unwrap();
+    }
+    let spoilt = [damage("assets/pki/ca.crt", "no certificate\n"), damage("assets/bootstrap-assets.json", "{")];
+    let ended = ground.windlass(&["launch"]);
+    assert_eq!(ended.code, 4, "{}", ended.stderr);
+    for (path, good) in spoilt {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(ended.stderr.contains(name), "{name}: {}", ended.stderr);
         write_file(&path, good, Mode::PRIVATE_FILE).unwrap();
     }
     fs::rename(ground.cluster().join("assets/pki/ca.crt"), ground.dir.path().join("ca.crt")).unwrap();
@@ -312,8 +353,17 @@ fn entries(dir: &Path) -> Vec<String> {
 
 /// The steps that the journal has as finished, in order.
 fn finished(cluster: &Path) -> Vec<String> {
-    let journal = fs::read_to_string(cluster.join("journal.jsonl")).unwrap();
-    let events = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let finished = events.filter(|event| event["kind"] == "finished");
+    let finished = journal(cluster).into_iter().filter(|event| event["kind"] == "finished");
     finished.map(|event| event["step"].as_str().unwrap().to_owned()).collect()
+}
+
+/// How many seconds each preflight took that has ended, well or not.
+fn preflight(cluster: &Path) -> Vec<f64> {
+    let looked = journal(cluster).into_iter().filter(|event| event["step"] == "preflight");
+    looked.filter_map(|event| event["took"].as_f64()).collect()
+}
+
+fn journal(cluster: &Path) -> Vec<Value> {
+    let journal = fs::read_to_string(cluster.join("journal.jsonl")).unwrap();
+    journal.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -32,9 +32,10 @@ pub fn daemon_set_rolled_out(set: Option<&DaemonSet>, expected: Expected) -> Obs
         Expected::Exactly(0) => return Observation::NotYet(reason!("no pod is expected")),
         Expected::Some | Expected::Exactly(_) => {}
     }
+    let updated = if is_updated_by_hand(set) { Some(desired) } else { status.updated_number_scheduled };
     counted(&[
         ("scheduled", Some(status.current_number_scheduled), desired),
-        ("updated", status.updated_number_scheduled, desired),
+        ("updated", updated, desired),
         ("ready", Some(status.number_ready), desired),
         ("available", status.number_available, desired),
     ])
@@ -53,8 +54,7 @@ pub fn deployment_available(deployment: Option<&Deployment>) -> Observation {
     }
     let mut conditions = status.conditions.iter().flatten();
     if let Some(failed) = conditions.find(|c| c.type_ == "ReplicaFailure" && c.status == "True") {
-        let why = said(failed.reason.as_deref(), failed.message.as_deref()).unwrap_or_default();
-        return Observation::NotYet(reason!("its pods cannot be made: {why}"));
+        return not_made(failed.reason.as_deref(), failed.message.as_deref());
     }
     match counted(&[
         ("updated", status.updated_replicas, want),
@@ -79,6 +79,10 @@ pub fn replication_controller_ready(controller: Option<&ReplicationController>) 
     if want <= 0 {
         return Observation::NotYet(reason!("it wants no pod"));
     }
+    let mut conditions = status.conditions.iter().flatten();
+    if let Some(failed) = conditions.find(|c| c.type_ == "ReplicaFailure" && c.status == "True") {
+        return not_made(failed.reason.as_deref(), failed.message.as_deref());
+    }
     counted(&[("made", Some(status.replicas), want), ("ready", status.ready_replicas, want)])
 }
 
@@ -90,8 +94,19 @@ fn unseen() -> Observation {
     Observation::NotYet(reason!("its controller has not seen it yet"))
 }
 
+fn not_made(reason: Option<&str>, message: Option<&str>) -> Observation {
+    let why = said(reason, message).unwrap_or_default();
+    Observation::NotYet(reason!("its pods cannot be made: {why}"))
+}
+
+/// Whether pods keep their earlier form until somebody deletes them, whenever that may be.
+fn is_updated_by_hand(set: &DaemonSet) -> bool {
+    let strategy = set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
+    strategy.and_then(|strategy| strategy.type_.as_deref()) == Some("OnDelete")
+}
+
 /// Whether the controller speaks of an older form than the one that is written down.
-fn stale(generation: Option<i64>, observed: Option<i64>) -> bool {
+pub(super) fn stale(generation: Option<i64>, observed: Option<i64>) -> bool {
     observed.unwrap_or(0) < generation.unwrap_or(1)
 }
 
@@ -153,6 +168,10 @@ mod tests {
             let set: DaemonSet = object(json!({"metadata": {"generation": 2}, "status": status}));
             assert_eq!(shown(&daemon_set_rolled_out(Some(&set), expected)), want, "{status}");
         }
+        let mut by_hand: DaemonSet =
+            object(json!({"metadata": {"generation": 2}, "status": full(3, json!(2), json!(3))}));
+        by_hand.spec = object(json!({"selector": {}, "template": {}, "updateStrategy": {"type": "OnDelete"}}));
+        assert_eq!(shown(&daemon_set_rolled_out(Some(&by_hand), Expected::Some)), "holds", "its user updates it");
     }
 
     #[test]
@@ -202,10 +221,17 @@ mod tests {
 
     #[test]
     fn a_replication_controller_is_ready_when_its_pods_are() {
+        let failure =
+            json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no quota"}]);
         let cases = [
             (json!(2), Value::Null, NOT_SEEN),
             (json!(0), json!({"observedGeneration": 1, "replicas": 0}), "not yet: it wants no pod"),
             (json!(2), json!({"observedGeneration": 1, "replicas": 1}), "not yet: 1 of 2 pods are made"),
+            (
+                json!(2),
+                json!({"observedGeneration": 1, "replicas": 1, "conditions": failure}),
+                "not yet: its pods cannot be made: FailedCreate: no quota",
+            ),
             (json!(2), json!({"observedGeneration": 1, "replicas": 2}), "not yet: 0 of 2 pods are ready"),
             (json!(2), json!({"observedGeneration": 1, "replicas": 2, "readyReplicas": 2}), "holds"),
         ];

@@ -75,10 +75,10 @@ async fn a_missing_image() {
 #[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
 async fn a_wrong_place_for_control_groups() {
     let cluster = prepared("groups").await;
-    // A driver that differs from the runtime's cannot be had any more: the kubelet asks the runtime for it and follows.
-    // What can still be wrong is where the kubelet puts its groups.
+    // A driver that differs from the runtime's is refused before anything is made. What can still be wrong is where the
+    // kubelet puts its groups.
     let config = "assets/config/kubelet-standalone.yaml";
-    cluster.edit(config, "cgroupDriver: cgroupfs", "cgroupDriver: systemd\ncgroupRoot: /no-such-group");
+    cluster.edit(config, "cgroupDriver: cgroupfs", "cgroupDriver: cgroupfs\ncgroupRoot: /no-such-group");
     let launch = cluster.start(&["launch"]);
     is_told(&cluster, launch, Want { step: QUORUM, machine: Some("master-"), words: &["cgroup", "no-such-group"] })
         .await;

@@ -55,7 +55,7 @@ impl<P: Platform, S: Sight> Step for JoinWorkers<'_, P, S> {
     }
 }
 
-/// Waits until every add-on is done and every pod is ready.
+/// Waits until every add-on is done, every pod is ready and every workload has its pods.
 pub struct SettleAddons<'a, S> {
     /// The nodes that they run on.
     pub joined: &'a Joined,
@@ -69,7 +69,7 @@ pub struct Settled {}
 
 impl<S: Sight> Step for SettleAddons<'_, S> {
     const NAME: StepName = StepName::new("settle-addons");
-    const SUMMARY: &'static str = "wait until every add-on is done and every pod is ready";
+    const SUMMARY: &'static str = "wait until every add-on is done, every pod is ready and every workload has its pods";
     const DEADLINE: Duration = Duration::from_secs(180);
     type Done = Settled;
 
@@ -82,7 +82,10 @@ impl<S: Sight> Step for SettleAddons<'_, S> {
             Criterion::new("every add-on is done", || async { Ok(verify::addons_done(&self.sight.addons().await?)) });
         let pods =
             Criterion::new("every pod is ready", || async { Ok(ready::every_pod_ready(&self.sight.pods().await?)) });
-        vec![addons, pods]
+        let workloads = Criterion::new("every workload has its pods", || async {
+            Ok(ready::every_workload_has_its_pods(&self.sight.workloads().await?))
+        });
+        vec![addons, pods, workloads]
     }
 }
 

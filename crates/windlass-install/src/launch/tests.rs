@@ -184,7 +184,7 @@ async fn every_call_to_the_platform_may_fail_and_the_launch_goes_on_from_there()
 #[tokio::test(start_paused = true)]
 async fn what_a_step_waits_for_is_told_with_its_machine() {
     type Break = fn(&Scene);
-    let cases: [(&str, Break, &str); 7] = [
+    let cases: [(&str, Break, &str); 8] = [
         (
             "deliver-assets",
             |scene| {
@@ -230,6 +230,16 @@ async fn what_a_step_waits_for_is_told_with_its_machine() {
         ),
         ("join-workers", |scene| scene.sight.change(|shown| drop(shown.nodes.pop())), "4 of 5 nodes are Ready"),
         ("settle-addons", |scene| scene.sight.change(|shown| shown.addons.clear()), "there is no add-on"),
+        (
+            "settle-addons",
+            |scene| {
+                scene.sight.change(|shown| {
+                    let status = shown.workloads.daemon_sets[0].status.as_mut().unwrap();
+                    (status.current_number_scheduled, status.number_ready) = (0, 0);
+                });
+            },
+            "DaemonSet kube-system/kube-proxy: 0 of 5 pods are scheduled",
+        ),
     ];
     for (step, spoil, says) in cases {
         let scene = Scene::new();

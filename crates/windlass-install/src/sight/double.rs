@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use windlass_cluster::ready::Workloads;
 use windlass_platform::{BOOTSTRAP, Backend};
 use windlass_spec::CompleteSpec;
 use windlass_spec::complete::machines;
@@ -36,6 +38,8 @@ pub struct Shown {
     pub nodes: Vec<Node>,
     /// Every pod.
     pub pods: Vec<Pod>,
+    /// Every workload.
+    pub workloads: Workloads,
     /// Every add-on.
     pub addons: Vec<DynamicObject>,
     /// Why the API does not answer, if it does not.
@@ -57,6 +61,7 @@ impl FakeSight {
             backends: masters.flat_map(|machine| up(machine.name.as_str())).collect(),
             nodes: names.iter().map(|name| ready_node(name)).collect(),
             pods: names.iter().map(|name| ready_pod(name)).collect(),
+            workloads: Workloads { daemon_sets: vec![full_daemon_set(names.len())], ..Workloads::default() },
             addons: vec![done_addon("network")],
             silence: None,
             hangs: false,
@@ -109,6 +114,17 @@ fn ready_pod(node: &str) -> Pod {
     }))
 }
 
+/// One with a pod on each of so many nodes.
+fn full_daemon_set(nodes: usize) -> DaemonSet {
+    of(json!({
+        "metadata": { "name": "kube-proxy", "namespace": "kube-system", "generation": 1 },
+        "status": {
+            "observedGeneration": 1, "desiredNumberScheduled": nodes, "currentNumberScheduled": nodes,
+            "numberMisscheduled": 0, "updatedNumberScheduled": nodes, "numberReady": nodes, "numberAvailable": nodes,
+        },
+    }))
+}
+
 fn done_addon(name: &str) -> DynamicObject {
     let condition = json!({ "type": "Done", "status": "True" });
     of(json!({ "metadata": { "name": name }, "status": { "conditions": [condition] } }))
@@ -152,6 +168,11 @@ impl Sight for FakeSight {
     async fn pods(&self) -> Result<Vec<Pod>, LookError> {
         self.heard().await;
         self.api().map(|shown| shown.pods.clone())
+    }
+
+    async fn workloads(&self) -> Result<Workloads, LookError> {
+        self.heard().await;
+        self.api().map(|shown| shown.workloads.clone())
     }
 
     async fn addons(&self) -> Result<Vec<DynamicObject>, LookError> {

@@ -11,6 +11,7 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 use windlass_cluster::access::Access;
+use windlass_cluster::ready::Workloads;
 use windlass_cluster::{ready, version};
 use windlass_platform::{Backend, Platform, Task};
 use windlass_steps::criterion::LookError;
@@ -102,6 +103,19 @@ impl<P: Platform> Sight for Watcher<'_, P> {
 
     async fn pods(&self) -> Result<Vec<Pod>, LookError> {
         ready::many(Api::all(self.client().await?).list(&ListParams::default()).await)
+    }
+
+    async fn workloads(&self) -> Result<Workloads, LookError> {
+        let (client, all) = (self.client().await?, ListParams::default());
+        let (sets, deployments) = (Api::all(client.clone()), Api::all(client.clone()));
+        let controllers = Api::all(client);
+        let (sets, deployments, controllers) =
+            tokio::join!(sets.list(&all), deployments.list(&all), controllers.list(&all));
+        Ok(Workloads {
+            daemon_sets: ready::many(sets)?,
+            deployments: ready::many(deployments)?,
+            replication_controllers: ready::many(controllers)?,
+        })
     }
 
     async fn addons(&self) -> Result<Vec<DynamicObject>, LookError> {

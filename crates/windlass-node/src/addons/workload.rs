@@ -1,12 +1,12 @@
 //! What add-ons are made of, and whether it has rolled out.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, ReplicationController};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use windlass_cluster::ready::{Expected, daemon_set_rolled_out, deployment_available};
+use windlass_cluster::ready::{Expected, daemon_set_rolled_out, deployment_available, replication_controller_ready};
 use windlass_steps::criterion::Observation;
 use windlass_steps::reason;
 
@@ -30,6 +30,8 @@ pub(super) struct Workload {
 pub(super) enum WorkloadKind {
     DaemonSet,
     Deployment,
+    /// As add-ons were written before there were Deployments.
+    ReplicationController,
 }
 
 /// What the API shows at one moment.
@@ -37,6 +39,7 @@ pub(super) enum WorkloadKind {
 pub(super) struct Snapshot {
     pub daemon_sets: Vec<DaemonSet>,
     pub deployments: Vec<Deployment>,
+    pub replication_controllers: Vec<ReplicationController>,
     pub nodes: Vec<Node>,
     /// The `Addon` objects.
     pub objects: Vec<DynamicObject>,
@@ -77,6 +80,10 @@ pub(super) fn judge(addon: &Addon, snapshot: &Snapshot) -> Observation {
             }
             WorkloadKind::Deployment => {
                 deployment_available(snapshot.deployments.iter().find(|one| is_it(one.namespace(), one.name_any())))
+            }
+            WorkloadKind::ReplicationController => {
+                let mut all = snapshot.replication_controllers.iter();
+                replication_controller_ready(all.find(|one| is_it(one.namespace(), one.name_any())))
             }
         };
         if let Observation::NotYet(why) | Observation::Never(why) = seen {
@@ -219,6 +226,16 @@ mod tests {
         assert_eq!(why.text(), "Deployment kube-system/page: it is not there");
         assert_eq!(judge(&addon(json!([proxy])).unwrap(), &snapshot), Observation::Holds);
         assert_ne!(judge(&addon(json!([])).unwrap(), &snapshot), Observation::Holds);
+        let old = addon(json!([{"kind": "ReplicationController", "namespace": "kube-system", "name": "old"}])).unwrap();
+        let Observation::NotYet(why) = judge(&old, &snapshot) else { panic!("a missing workload counts") };
+        assert_eq!(why.text(), "ReplicationController kube-system/old: it is not there");
+        for (ready, done) in [(1, false), (2, true)] {
+            let controller = json!({"metadata": {"name": "old", "namespace": "kube-system", "generation": 1},
+                "spec": {"replicas": 2}, "status": {"observedGeneration": 1, "replicas": 2, "readyReplicas": ready}});
+            let replication_controllers = vec![serde_json::from_value(controller).unwrap()];
+            let snapshot = Snapshot { replication_controllers, ..Snapshot::default() };
+            assert_eq!(judge(&old, &snapshot) == Observation::Holds, done, "{ready} of 2");
+        }
         assert!(addon(json!([{"kind": "Job", "namespace": "a", "name": "b"}])).is_err());
         assert_eq!(addons(&[json!({"apiVersion": "other/v1", "kind": "Addon"})]).unwrap(), []);
     }

@@ -1,10 +1,11 @@
-//! Stopping the servers that only this machine has, so that the API can have their port and their twins their work.
+//! Stopping the servers that only this machine has, so that the API can have their port and their twins their work. They
+//! stay stopped: on a boot in the middle of the pivot the signer would take the port again, and answer in the API's place.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use windlass_steps::criterion::{Criterion, LookError, Observation};
-use windlass_steps::host::{Commands, cmd};
+use windlass_steps::host::{Commands, Mode, cmd, write_file};
 use windlass_steps::step::{Attempt as _, Step, StepError, StepName};
 
 use super::quorum::Quorum;
@@ -15,7 +16,7 @@ use super::static_pods::API;
 const SERVERS: [&str; 2] = ["machine-config-server.service", "etcd-signer.service"];
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
-/// Stops the machine-config server and the etcd signer.
+/// Stops the machine-config server and the etcd signer for good.
 pub(super) struct StopServers<'a, C> {
     pub site: &'a Site,
     pub commands: &'a C,
@@ -35,6 +36,9 @@ impl<C: Commands> Step for StopServers<'_, C> {
     async fn run(&self) -> Result<Freed, StepError> {
         let stop = cmd("systemctl").arg("stop").args(SERVERS).timeout(STOP_LIMIT);
         self.commands.run(stop).await.attempt("stop the servers of this machine")?;
+        // Not before: a run that was cut short is to find them as it left them.
+        let done = self.site.places.servers_done();
+        write_file(done, "", Mode::PUBLIC).attempt("write down that the servers have stopped")?;
         Ok(Freed(()))
     }
 

@@ -174,6 +174,7 @@ async fn the_control_plane_moves_to_the_masters_and_may_do_so_again() {
     for _ in 0..2 {
         machine.pivot(pending()).await.unwrap();
         assert_eq!(machine.static_pods(), BTreeSet::new());
+        assert!(machine.site.places.servers_done().exists());
     }
     let written = machine.api.written();
     for path in [
@@ -208,6 +209,23 @@ async fn a_flow_without_an_approver_stops_before_anything_is_started() {
     assert_eq!(step.as_str(), "approve-machines");
     assert_eq!(machine.static_pods(), BTreeSet::new());
     assert_eq!(collect(&machine.site.places)[UNIT].state, State::Failed);
+}
+
+#[tokio::test]
+async fn the_signer_took_the_port_of_the_api_after_a_reboot_in_the_middle_of_the_pivot() {
+    let machine = Machine::new().await;
+    let done = machine.site.places.servers_done();
+    let run = Run::new("demo", Arc::clone(&machine.site.clock), Stream::new());
+    let stop = async |host: &ScriptedHost| {
+        let quorum = run.step(AwaitQuorum::new(&machine.site)).await.unwrap();
+        run.step(StopServers { site: &machine.site, commands: host, _quorum: quorum }).await
+    };
+    assert!(stop(&ScriptedHost::default().fail(STOP, 1, "no such bus")).await.is_err());
+    assert!(!done.exists(), "servers that run are not written down as stopped");
+    for _ in 0..2 {
+        stop(&ScriptedHost::default().answer(STOP, "")).await.unwrap();
+        assert!(done.exists());
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use windlass_cloud_api::Egress;
 use windlass_spec::CompleteSpec;
 use windlass_spec::file::{self, Platform as PlatformSpec};
+use windlass_steps::report::chain;
 
 use super::Local;
 
@@ -39,11 +40,15 @@ pub(super) async fn problems(local: &Local, spec: &CompleteSpec) -> Vec<String> 
     problems
 }
 
-/// Whether something of this name is there already. A cloud that does not run has nothing.
+/// Whether something of this name is there already. A cloud that does not run has nothing, unless its host has started again
+/// since: it is woken then.
 async fn taken(local: &Local) -> Option<String> {
+    if let Err(error) = local.wake().await {
+        return Some(chain(&error).join(": "));
+    }
     let status = match local.daemon.status().await {
         Ok(status) => status?,
-        Err(error) => return Some(windlass_steps::report::chain(&error).join(": ")),
+        Err(error) => return Some(chain(&error).join(": ")),
     };
     let known = status.clusters.iter().chain(&status.strays).any(|name| *name == local.cluster);
     known.then(|| format!("a cluster {0} is there already: windlass down --infra-id {0}", local.cluster))

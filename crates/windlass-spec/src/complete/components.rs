@@ -10,6 +10,9 @@ use crate::file::ComponentFile;
 use crate::flags::{self, Component};
 use crate::problem::Problem;
 
+/// Who makes control groups for the kubelet: itself, as the configuration of the container runtime on every machine has it.
+pub const CGROUP_DRIVER: &str = "cgroupfs";
+
 /// Decides every component. `spec` is whole but for its components.
 pub(super) fn decide(
     metadata: &CompleteMetadata,
@@ -58,7 +61,11 @@ fn check_flags(spec: &CompleteCluster, component: Component, written: &Flags, pr
     for (name, value) in written {
         let path = crate::yaml::join(&format!("spec.components.{}.flags", component.key()), name);
         let checked = flags::flag(spec.kubernetes_version, component, name).and_then(|f| flags::check_value(f, value));
-        problems.extend(checked.err().map(|message| Problem::at(path, message)));
+        let foreign = match (component, name.as_str()) {
+            (Component::Kubelet, "cgroup-driver") => foreign_driver(value),
+            _ => None,
+        };
+        problems.extend(checked.err().or(foreign).map(|message| Problem::at(path, message)));
     }
 }
 
@@ -73,6 +80,22 @@ fn check_config(
     for (path, message) in flags::check_config(spec.kubernetes_version, component, &value) {
         problems.push(Problem::at(format!("{root}.{path}"), message));
     }
+    // What is no text is a problem already.
+    let driver = written.get("cgroupDriver").filter(|word| component == Component::Kubelet && word.is_string());
+    let driver = driver.and_then(foreign_driver);
+    problems.extend(driver.map(|message| Problem::at(format!("{root}.cgroupDriver"), message)));
+}
+
+/// What is wrong with a kubelet's cgroup driver; nothing if it is the runtime's. One that is removed is upstream's default,
+/// which is the same.
+pub fn foreign_driver(written: &Value) -> Option<String> {
+    if written.is_null() || written == CGROUP_DRIVER {
+        return None;
+    }
+    Some(format!(
+        "{written} is not the cgroup driver of the container runtime, which windlass sets up for {CGROUP_DRIVER}: \
+         use {CGROUP_DRIVER}, or leave it out"
+    ))
 }
 
 /// Sets a field by its dotted path, making the mappings on the way.

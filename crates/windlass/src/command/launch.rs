@@ -16,7 +16,7 @@ use windlass_assets::AssetDir;
 use windlass_assets::asset::AssetError;
 use windlass_install::launch::{Given, Ready, authorities, finished_before, launch as launch_flow};
 use windlass_install::preflight::{self, FakeHost, LookAtHost, ThisHost, edited};
-use windlass_install::prepare::{Assets, PrepareError, load};
+use windlass_install::prepare::{Assets, PrepareError, damage, load};
 use windlass_install::sight::{FakeSight, Sight, Watcher};
 use windlass_install::software::{self, Addon, Software};
 use windlass_install::{evidence, logbook};
@@ -27,13 +27,14 @@ use windlass_steps::event::{JsonLines, Stream, progress};
 use windlass_steps::host::{Mode, make_dir};
 use windlass_steps::interrupt::Interrupt;
 use windlass_steps::journal::{History, Journal};
+use windlass_steps::report::chain;
 use windlass_steps::run::Run;
 use windlass_steps::step::{StepName, Stop};
 
 use super::place::{block_on, local};
-use super::{artifacts, plan, prepare, say, spec};
+use super::{plan, prepare, say, spec};
 use crate::args::{Common, LaunchFlags, Output, SpecSource};
-use crate::exit::{Exit, Failure, launch_asset_failure, launch_prepare_failure};
+use crate::exit::{Exit, Failure, damage_failure, launch_asset_failure, launch_prepare_failure};
 use killed::KilledAt;
 
 /// How long evidence may be gathered.
@@ -47,7 +48,8 @@ pub(super) fn launch(
 ) -> Result<Exit, Failure> {
     let dir = plan::open_prepared(common)?;
     let journal = logbook::begin(&common.dir).map_err(|error| logbook_failure(common, &error))?;
-    let dir = with_edits(common, dir, err)?;
+    let history = history(common)?;
+    let dir = with_edits(common, dir, &history, err)?;
     run(common, flags, &dir, journal, out)
 }
 
@@ -60,8 +62,9 @@ pub(super) fn resume(
     let dir = plan::open_prepared(common)?;
     let journal = logbook::go_on(&common.dir).map_err(|error| logbook_failure(common, &error))?;
     // While nothing was made, what was edited reaches the machines as it does with `launch`.
-    let dir = match logbook::is_launched(&history(common)?) {
-        false => with_edits(common, dir, err)?,
+    let history = history(common)?;
+    let dir = match logbook::is_launched(&history) {
+        false => with_edits(common, dir, &history, err)?,
         true => dir,
     };
     run(common, flags, &dir, journal, out)
@@ -74,13 +77,13 @@ fn history(common: &Common) -> Result<History, Failure> {
 }
 
 /// What was edited since `prepare` is used, and named. What is made from it is made again: a manifest, for one, gets to its
-/// machines within an Ignition config.
-fn with_edits(common: &Common, dir: AssetDir, err: &mut impl Write) -> Result<AssetDir, Failure> {
+/// machines within an Ignition config. So it is after an attempt that was refused, whose edits may have been undone since.
+fn with_edits(common: &Common, dir: AssetDir, history: &History, err: &mut impl Write) -> Result<AssetDir, Failure> {
     let edited = edited(&dir).map_err(|error| launch_asset_failure(&error))?;
-    if edited.is_empty() {
+    if edited.is_empty() && history.entries.is_empty() {
         return Ok(dir);
     }
-    if common.output == Output::Text {
+    if !edited.is_empty() && common.output == Output::Text {
         say(err, &format!("edited since prepare, and used as they are: {}\n", edited.join(", ")))?;
     }
     let (place, bytes) = spec::read(common, &SpecSource::default())?;
@@ -91,7 +94,18 @@ fn with_edits(common: &Common, dir: AssetDir, err: &mut impl Write) -> Result<As
             tracing::warn!(%error, "edits do not reach files that were edited themselves");
             Ok(dir)
         }
-        Err(error) => Err(launch_prepare_failure(&place, &error)),
+        Err(error) => {
+            let failure = launch_prepare_failure(&place, &error);
+            Err(whole_damage(&dir, failure))
+        }
+    }
+}
+
+/// A file that is missing or damaged is told with all others that are.
+fn whole_damage(dir: &AssetDir, failure: Failure) -> Failure {
+    match failure.exit {
+        Exit::PreflightRefused => damage_failure(&damage(dir)).unwrap_or(failure),
+        _ => failure,
     }
 }
 
@@ -102,7 +116,7 @@ fn run(
     journal: Journal,
     out: &mut impl Write,
 ) -> Result<Exit, Failure> {
-    let assets = load(dir).map_err(|error| launch_asset_failure(&error))?;
+    let assets = load(dir).map_err(|error| whole_damage(dir, launch_asset_failure(&error)))?;
     let (software, missing) = match found(common, flags, &assets)? {
         Ok(software) => (Some(software), Vec::new()),
         Err(problems) => (None, problems),
@@ -133,6 +147,7 @@ fn run(
         addons: &addons,
         edited: &edited,
         last: finished_before(&history),
+        cleared: is_finished(preflight::NAME.as_str()),
     };
     let ended = block_on(async { launched.flow(journal).await })?;
     match ended {
@@ -158,6 +173,8 @@ struct Launching<'a> {
     edited: &'a [String],
     /// The last step, if it has finished before: what it saw then may be otherwise now.
     last: Option<StepName>,
+    /// Whether preflight has finished before. It wakes the platform itself, and tells what comes of it with all else.
+    cleared: bool,
 }
 
 impl Launching<'_> {
@@ -165,7 +182,9 @@ impl Launching<'_> {
         let interrupt = Interrupt::on_signals().map_err(|error| unexpected(&error))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let stream = self.stream(journal)?;
-        self.platform.wake().await.map_err(|error| platform_failure(&error))?;
+        if self.cleared {
+            self.platform.wake().await.map_err(|error| platform_failure(&error))?;
+        }
         let run = Run::new(&self.assets.metadata.infra_id, Arc::clone(&clock), stream).interrupted_by(interrupt);
         let run = match &self.last {
             Some(last) => run.only(last.clone()),
@@ -268,8 +287,10 @@ fn found(common: &Common, flags: &LaunchFlags, assets: &Assets) -> Result<Result
         let this = this.map_err(|error| unexpected(&error))?;
         return Ok(Ok(Software::simulated(&this)));
     }
-    let cache = Cache::open(&common.cache).map_err(|error| artifacts::cache_failure(&error))?;
-    Ok(software::find(&cache, assets.spec.spec.kubernetes_version))
+    Ok(match Cache::open(&common.cache) {
+        Ok(cache) => software::find(&cache, assets.spec.spec.kubernetes_version),
+        Err(error) => Err(vec![chain(&error).join(": ")]),
+    })
 }
 
 /// `bin/kubectl`, the version that belongs to the cluster.
