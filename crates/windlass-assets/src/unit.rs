@@ -53,6 +53,7 @@ static UNITS: &[UnitRow] = &[
     unit!("runtime-images.service", EVERY),
     unit!("k8s-node-bootstrap.service", EVERY),
     unit!("reboot-due.service", EVERY),
+    unit!("os-addons.service", EVERY),
     unit!("kubelet.service", EVERY),
     unit!("kubelet-join.service", &[Host::Master]),
     unit!("kubelet-checker.service", &[Host::Master, Host::Worker]),
@@ -227,6 +228,29 @@ mod tests {
         assert!(boots.contains(&"Restart=on-failure") && !boots.contains(&"[Install]"));
         for host in [Host::Bootstrap, Host::Master, Host::Worker] {
             assert!(UNITS.iter().any(|unit| unit.name == "reboot-due.service" && unit.hosts.contains(&host)));
+        }
+    }
+
+    /// The node flow never runs again on a machine that works, and the pre-reboot hook not before its turn.
+    #[test]
+    fn an_update_that_took_effect_before_its_turn_left_a_machine_without_a_runtime() {
+        let lines = lines("os-addons.service");
+        let conditions: Vec<_> = lines.iter().filter(|line| line.starts_with("Condition")).collect();
+        let wanted =
+            [&"ConditionPathExists=/etc/kubernetes/kubelet.env", &"ConditionPathExists=!/run/windlass/reboot-due"];
+        assert_eq!(conditions, wanted, "before the gate is open addons are the node flow's");
+        for line in ["Type=oneshot", "RemainAfterExit=true", "Restart=on-failure", "WantedBy=multi-user.target"] {
+            assert!(lines.contains(&line), "{line}");
+        }
+        for key in ["Wants=", "After="] {
+            let runtime = self::lines("containerd.service");
+            assert!(runtime.iter().any(|line| line.starts_with(key) && line.contains(" os-addons.service ")), "{key}");
+        }
+        assert!(lines.contains(&"Before=containerd.service kubelet.service"));
+        assert!(lines.contains(&"After=systemd-sysext.service k8s-node-bootstrap.service"));
+        assert!(!lines.iter().any(|line| line.contains("network-online") && !line.starts_with('#')));
+        for host in [Host::Bootstrap, Host::Master, Host::Worker] {
+            assert!(UNITS.iter().any(|unit| unit.name == "os-addons.service" && unit.hosts.contains(&host)));
         }
     }
 

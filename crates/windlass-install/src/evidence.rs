@@ -53,6 +53,8 @@ const QUESTIONS: [(&str, &[&str]); 5] = [
             "-u",
             "runtime-images",
             "-u",
+            "os-addons",
+            "-u",
             "update-engine",
             "-u",
             "systemd-sysext",
@@ -161,7 +163,9 @@ mod tests {
     #[test]
     fn the_units_that_make_a_node_are_asked_for() {
         let (_, words) = QUESTIONS.iter().find(|(file, _)| *file == "windlass-units.txt").unwrap();
-        for unit in ["runtime-images", "update-engine", "systemd-sysext", "windlass-guard", "kubelet", "bootkube"] {
+        for unit in
+            ["runtime-images", "os-addons", "update-engine", "systemd-sysext", "windlass-guard", "kubelet", "bootkube"]
+        {
             assert!(words.windows(2).any(|pair| pair == ["-u", unit]), "{unit}");
         }
     }

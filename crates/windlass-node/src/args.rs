@@ -56,6 +56,8 @@ pub enum LogLevel {
 pub enum Command {
     /// Prepare this machine for its kubelet (k8s-node-bootstrap.service)
     Bootstrap(Bootstrap),
+    /// Get the addons for the OS that runs if it came without them, with the flags of bootstrap (os-addons.service)
+    OsAddons(Bootstrap),
     /// Remove what another version of the container runtime has left (containerd.service)
     RuntimeData,
     /// Import the images that came with this machine (runtime-images.service)

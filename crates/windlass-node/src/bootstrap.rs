@@ -18,7 +18,9 @@ mod files;
 pub(crate) mod http;
 mod identity;
 mod knobs;
+mod merge;
 mod next;
+pub(crate) mod os_addons;
 mod reboot;
 mod runtime;
 mod sysctl;
@@ -161,10 +163,16 @@ async fn set_up(
         let staged = staged.map_err(|source| BootstrapError::StageAddons { source })?;
         record.stage("install-addons");
         // Before anything changes: a run that is repeated finds the new extensions in place and has to boot all the same.
-        reboot::note(places, &plan.then)?;
+        let merge_addons = |source| BootstrapError::MergeAddons { source };
+        match &plan.then {
+            Then::Nothing => {}
+            Then::Merge => merge::note(places).map_err(merge_addons)?,
+            Then::Reboot(_) => reboot::note(places, &plan.then)?,
+        }
         extension::install(places, &staged, &plan.remove).map_err(|source| BootstrapError::InstallAddons { source })?;
-        if plan.then == Then::Merge {
-            reboot::merge(commands).await.map_err(|source| BootstrapError::MergeAddons { source })?;
+        // A boot merges by itself.
+        if !places.reboot_due().exists() {
+            merge::catch_up(places, commands).await.map_err(merge_addons)?;
         }
     }
     tell(&plan.fetch, &plan.remove, explanation);
@@ -211,14 +219,21 @@ fn tell(fetched: &[WantedPackage], removed: &[String], explanation: &mut Explana
 
 /// Asks and decides as the flow does, but asks for no update of the operating system: that would be doing.
 async fn dry_run(places: &Places, command: &args::Bootstrap) -> Result<(), Failure> {
-    let explanation = would(places, command).await.map_err(|error| error.failure())?;
+    let explanation = would(places, command, METADATA.into()).await.map_err(|error| error.failure())?;
     say(&explanation)
 }
 
-async fn would(places: &Places, command: &args::Bootstrap) -> Result<Explanation, BootstrapError> {
-    let facts = identity::learn(METADATA.into(), &mut |_| Ok(())).await;
+async fn would(
+    places: &Places,
+    command: &args::Bootstrap,
+    metadata: SocketAddr,
+) -> Result<Explanation, BootstrapError> {
+    let facts = identity::learn(metadata, &mut |_| Ok(())).await;
     let facts = facts.map_err(|source| BootstrapError::LearnFacts { source })?;
-    let knobs = Knobs { upgrade_os: UpgradeOs::No, ..knobs(command, &facts)? };
+    let mut knobs = knobs(command, &facts)?;
+    if knobs.upgrade_os == UpgradeOs::Yes {
+        knobs.upgrade_os = UpgradeOs::Staged;
+    }
     let mut observe = |_: windlass_steps::wait::Change<'_>| Ok(());
     let sources = Machine::new(places, &facts, &mut observe).await;
     let sources = sources.map_err(|source| BootstrapError::BeginToAsk { source })?;

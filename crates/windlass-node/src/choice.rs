@@ -3,7 +3,8 @@
 //! of the operating system that the platform stages when it is asked for one.
 //!
 //! 1. The cluster's version: what was forced, else the API's `/version`, else the installer's `kubelet.env`.
-//! 2. The runtimes for it: the cluster's ConfigMap, else the installer's file, else the table in this program.
+//! 2. The runtimes for it: the cluster's ConfigMap, else the installer's file, else the table in this program; on a machine
+//!    that works already without the cluster's word what it had comes first.
 //! 3. The operating system's version, and the next one, from `os-release` and the update engine.
 //! 4. What the bucket offers for both, by signed manifests; of the runtimes the first that is offered for the next one.
 //!
@@ -12,11 +13,13 @@
 mod explain;
 mod manifest;
 mod mapping;
+mod next;
 mod real;
 mod sources;
 mod version;
 
 use thiserror::Error;
+use tracing::warn;
 use windlass_artifacts::addon::{
     AddonError, AddonVersion, Board, ManifestUrl, OsRelease, OsVersion, PackageName, PackageVersion,
 };
@@ -24,10 +27,12 @@ use windlass_artifacts::download::Url;
 use windlass_artifacts::signature::{Trusted, Verification};
 use windlass_steps::clock::Clock;
 use windlass_steps::host::HostError;
+use windlass_steps::report::chain;
 
 pub use explain::{Asked, Chosen, Explanation, Later};
 pub use manifest::{Followed, ManifestError, Seen};
 pub use mapping::{MappingError, Mappings};
+pub use next::Upcoming;
 pub use real::{Machine, RealError};
 pub use sources::{Missing, Sources, Unanswered, UpdateTrouble, UpgradeOs};
 pub use version::{ClusterVersion, VersionError};
@@ -37,7 +42,6 @@ const KUBELET: &str = "kubelet";
 const VERSION: &str = "the cluster's version";
 const RUNTIMES: &str = "the runtimes for it";
 const OS: &str = "the operating system";
-const NEXT_OS: &str = "the next operating system";
 
 /// Whether runtime addons are looked at: `--torcx-skip-setup` says no.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +63,9 @@ pub struct Knobs {
     pub verification: Verification,
     /// The version, if nobody is to be asked.
     pub version: Option<Forced>,
+    /// The runtimes that this machine has had, which are preferred if the cluster does not say which it is to have; none on
+    /// a machine that has not worked yet, because what it came with need not be what its cluster wants.
+    pub had: Vec<AddonVersion>,
     /// Where manifests are.
     pub manifests: ManifestUrl,
 }
@@ -80,7 +87,7 @@ pub struct Choice {
     /// The operating system that runs.
     pub os: OsVersion,
     /// The one that the next boot brings.
-    pub next_os: Option<OsVersion>,
+    pub next_os: Option<Upcoming>,
     /// What is to be installed; nothing where addons are not looked at.
     pub setup: Option<Setup>,
 }
@@ -212,11 +219,11 @@ pub async fn choose(
 ) -> Result<Choice, ChoiceError> {
     let kubernetes = version(sources, given.knobs, explanation).await?;
     let runtimes = match given.knobs.addons {
-        Addons::Set => Some(runtimes(sources, &kubernetes, explanation).await?),
+        Addons::Set => Some(runtimes(sources, given.knobs, &kubernetes, explanation).await?),
         Addons::Skip => None,
     };
     let (os, board) = operating_system(sources, explanation)?;
-    let next_os = next_os(sources, given.knobs.upgrade_os, &os, explanation).await?;
+    let next_os = next::next_os(sources, given.knobs.upgrade_os, &os, explanation).await?;
     let setup = match runtimes {
         Some(runtimes) => {
             let wish = Wish { kubernetes: &kubernetes, runtimes: &runtimes, board: &board };
@@ -256,6 +263,7 @@ async fn version(
 /// A source that does not know the version is as one that gives no answer.
 async fn runtimes(
     sources: &impl Sources,
+    knobs: &Knobs,
     version: &ClusterVersion,
     explanation: &mut Explanation,
 ) -> Result<Vec<AddonVersion>, ChoiceError> {
@@ -263,20 +271,29 @@ async fn runtimes(
         let mappings = said.and_then(|bytes| understood(Mappings::parse(&bytes)))?;
         of_version(&mappings, version)
     };
-    let mut take = |source: &str, said| {
+    let mut take = |source: &'static str, said| {
         let said = told(RUNTIMES, source, said, explanation);
-        said.map(|runtimes: Runtimes| (runtimes, source.to_owned()))
+        said.map(|runtimes: Runtimes| (runtimes, source))
     };
-    let mut found = take("the cluster's ConfigMap", known(sources.api_mappings().await));
+    let of_cluster = take("the cluster's ConfigMap", known(sources.api_mappings().await));
+    let had = if of_cluster.is_none() { knobs.had.as_slice() } else { &[] };
+    let mut found = of_cluster;
     if found.is_none() {
         found = take("the installer's runtime-mappings.yaml", known(sources.installer_mappings()));
     }
     if found.is_none() {
         found = take("the table in windlass-node", of_version(&Mappings::built_in(), version));
     }
-    let (runtimes, source) = found.ok_or_else(|| ChoiceError::FindRuntime { version: version.clone() })?;
-    explanation.chose("runtimes", &runtimes, format!("{source} maps them to Kubernetes {}", version.minor()));
-    Ok(runtimes.0)
+    let (mapped, source) = found.ok_or_else(|| ChoiceError::FindRuntime { version: version.clone() })?;
+    let why = format!("{source} maps them to Kubernetes {}", version.minor());
+    if had.is_empty() {
+        explanation.chose("runtimes", &mapped, why);
+        return Ok(mapped.0);
+    }
+    let others = mapped.0.into_iter().filter(|runtime| !had.contains(runtime));
+    let all = Runtimes(had.iter().cloned().chain(others).collect());
+    explanation.chose("runtimes", &all, format!("this machine had {}, {why}", listed(had.iter())));
+    Ok(all.0)
 }
 
 struct Runtimes(Vec<AddonVersion>);
@@ -308,44 +325,6 @@ fn operating_system(sources: &impl Sources, explanation: &mut Explanation) -> Re
     Ok((version, board))
 }
 
-/// A machine without an update engine keeps its operating system, and so does one whose engine finds no update or fails:
-/// the seed has "the next version, if any". An engine that was asked and says nothing more may be at work; then it has to
-/// be asked again, because a staged update without its addons would leave the machine without a runtime.
-async fn next_os(
-    sources: &impl Sources,
-    upgrade: UpgradeOs,
-    current: &OsVersion,
-    explanation: &mut Explanation,
-) -> Result<Option<OsVersion>, ChoiceError> {
-    let text = match sources.next_os(upgrade).await {
-        Ok(Some(text)) => text,
-        Ok(None) => {
-            explanation.answered(NEXT_OS, "the update engine", "none");
-            return Ok(None);
-        }
-        Err(UpdateTrouble::Absent(reason)) => {
-            explanation.failed(NEXT_OS, "the update engine", &reason);
-            explanation.chose("operating system", current, "there is no update engine to ask for another");
-            return Ok(None);
-        }
-        Err(UpdateTrouble::Failed(reason)) => {
-            explanation.failed(NEXT_OS, "the update engine", &reason);
-            explanation.chose("operating system", current, "the update failed, which keeps no machine from joining");
-            return Ok(None);
-        }
-        Err(UpdateTrouble::Stuck(reason)) => return Err(ChoiceError::UpdateOs { reason }),
-    };
-    let next =
-        OsVersion::parse(&text).map_err(|_| ChoiceError::KnowNextOs { text: text.chars().take(64).collect() })?;
-    explanation.answered(NEXT_OS, "the update engine", &next);
-    let why = match upgrade {
-        UpgradeOs::Yes => "the update engine has staged it",
-        UpgradeOs::No => "the update engine had staged it before",
-    };
-    explanation.chose("next operating system", &next, why);
-    Ok(Some(next).filter(|next| next != current))
-}
-
 /// What is wanted of the bucket.
 struct Wish<'a> {
     kubernetes: &'a ClusterVersion,
@@ -353,16 +332,17 @@ struct Wish<'a> {
     board: &'a Board,
 }
 
-/// The next operating system decides, because that is what the machine will run; the present one gets the same if it is
-/// offered for it too.
+/// The operating system that the machine is about to work on decides, the next one if the flow boots into it; the other one
+/// gets the same if it is offered for it too.
 async fn setup(
     sources: &impl Sources,
     given: &Given<'_>,
     wish: &Wish<'_>,
-    (current, next): (&OsVersion, Option<&OsVersion>),
+    (current, next): (&OsVersion, Option<&Upcoming>),
     explanation: &mut Explanation,
 ) -> Result<Setup, ChoiceError> {
-    let first = follow(sources, given, wish.board, next.unwrap_or(current), explanation).await?;
+    let decides = next.and_then(Upcoming::booted).unwrap_or(current);
+    let first = follow(sources, given, wish.board, decides, explanation).await?;
     let runtime = wish.runtimes.iter().find(|version| first.find(RUNTIME, version).is_some());
     let runtime = runtime.ok_or_else(|| first.lacks(RUNTIME, &listed(wish.runtimes.iter())))?.clone();
     let kubelet = wish.kubernetes.number();
@@ -375,13 +355,34 @@ async fn setup(
     explanation.chose("kubelet", format!("v{kubelet}"), "it follows the cluster's version");
     let mut seen = given.seen.clone();
     seen.take(wish.board, &first);
-    if next.is_some() {
-        let second = follow(sources, given, wish.board, current, explanation).await?;
+    if let Some(second) = second(sources, given, wish, (current, next), explanation).await? {
         packages.extend(second.find(RUNTIME, &runtime));
         packages.extend(second.find(KUBELET, kubelet));
         seen.take(wish.board, &second);
     }
     Ok(Setup { runtime, packages, seen })
+}
+
+/// What the bucket offers for the operating system that does not decide. The machine works without addons for one that it
+/// does not boot into by itself, and gets them before or after whatever boot brings that.
+async fn second(
+    sources: &impl Sources,
+    given: &Given<'_>,
+    wish: &Wish<'_>,
+    (current, next): (&OsVersion, Option<&Upcoming>),
+    explanation: &mut Explanation,
+) -> Result<Option<Followed>, ChoiceError> {
+    match next {
+        None => Ok(None),
+        Some(Upcoming::Booted(_)) => follow(sources, given, wish.board, current, explanation).await.map(Some),
+        Some(Upcoming::Left(next)) => match follow(sources, given, wish.board, next, explanation).await {
+            Ok(followed) => Ok(Some(followed)),
+            Err(error) => {
+                warn!(os = %next, reason = chain(&error).join(": "), "no addons for the staged OS yet");
+                Ok(None)
+            }
+        },
+    }
 }
 
 async fn follow(

@@ -45,6 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 async fn work(command: &Command, places: &Places) -> Result<(), Failure> {
     match command {
         Command::Bootstrap(command) => bootstrap::run(places, command).await,
+        Command::OsAddons(command) => bootstrap::os_addons::run(places, command).await,
         Command::RuntimeData => runtime_data::clean(places).await,
         Command::ImportImages => runtime_data::import(places).await,
         Command::Join => join::run(places).await,

@@ -10,11 +10,11 @@ use std::io;
 use std::path::Path;
 
 use thiserror::Error;
-use windlass_artifacts::addon::{ADDON_STAMP, AddonVersion, OsVersion};
+use windlass_artifacts::addon::{ADDON_STAMP, AddonVersion, OsRelease, OsVersion};
 use windlass_artifacts::digest::Digest;
 use windlass_steps::host::read_file;
 
-use crate::choice::{Choice, WantedPackage};
+use crate::choice::{Choice, Upcoming, WantedPackage};
 use crate::places::Places;
 
 pub use install::{InstallError, install};
@@ -25,6 +25,7 @@ const PACKAGES: [&str; 2] = ["containerd", "kubelet"];
 /// The container runtime's package.
 pub const RUNTIME: &str = "containerd";
 const STAMP_LIMIT: u64 = 1 << 10;
+const OS_RELEASE_LIMIT: u64 = 1 << 16;
 
 /// An extension of ours that is on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +147,17 @@ pub fn list(places: &Places) -> Result<Vec<Installed>, ListError> {
     Ok(installed)
 }
 
+/// The operating system that runs, if it says which it is.
+pub fn running_os(places: &Places) -> Option<OsVersion> {
+    let release = OsRelease::parse(&read_file(places.os_release(), OS_RELEASE_LIMIT).ok()?).ok()?;
+    OsVersion::parse(release.version_id()?).ok()
+}
+
+/// Whether there is an extension of each package for this operating system.
+pub fn is_complete(installed: &[Installed], os: &OsVersion) -> bool {
+    PACKAGES.iter().all(|package| installed.iter().any(|own| own.package == *package && own.os == *os))
+}
+
 /// What the archive was that an extension came from; nothing if it does not say, and then it is fetched again.
 fn stamp(dir: &Path) -> Option<Digest> {
     let bytes = read_file(dir.join(ADDON_STAMP), STAMP_LIMIT).ok()?;
@@ -155,7 +167,7 @@ fn stamp(dir: &Path) -> Option<Digest> {
 /// What is to change for a choice. Extensions of other versions go, whichever operating system they are for: two of one
 /// package would both be merged, and the last one by name would win.
 pub fn plan(installed: &[Installed], choice: &Choice) -> Plan {
-    let os = choice.next_os.as_ref().map(|to| Then::Reboot(Why::Os { to: to.clone() }));
+    let os = choice.next_os.as_ref().and_then(Upcoming::booted).map(|to| Then::Reboot(Why::Os { to: to.clone() }));
     let Some(setup) = &choice.setup else {
         return Plan { fetch: Vec::new(), remove: Vec::new(), then: os.unwrap_or(Then::Nothing) };
     };

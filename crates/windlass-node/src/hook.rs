@@ -10,15 +10,21 @@ use std::os::unix::process::ExitStatusExt as _;
 use thiserror::Error;
 use tracing::info;
 use windlass_spec::GroupName;
+use windlass_steps::criterion::{Criterion, LookError, Observation};
 use windlass_steps::host::{CommandSpec, Commands, Heard, Host, HostError, Stream, cmd};
+use windlass_steps::reason;
 use windlass_steps::report::chain;
+use windlass_steps::wait::Unmet;
 
 use crate::args::RunHook;
 use crate::exit::{Exit, Failure};
+use crate::join::{Observe, listed, observer, wait_for};
 use crate::places::Places;
 use crate::record::Recorder;
 
 use image::ImageError;
+
+const PREPARED: &str = "the machine is prepared and stays up";
 
 /// Why a hook or a script did not end well.
 #[derive(Debug, Error)]
@@ -30,6 +36,12 @@ pub enum HookError {
         image: String,
         /// Why not.
         source: ImageError,
+    },
+    /// The wait for the node flow ended without it.
+    #[error("this machine is not prepared: {}", listed(.unmet))]
+    AwaitNodeFlow {
+        /// What was seen last.
+        unmet: Vec<Unmet>,
     },
     /// It could not be started, or did not end well.
     #[error("{what} did not end well")]
@@ -49,12 +61,40 @@ pub async fn run(places: &Places, hook: &RunHook) -> Result<(), Failure> {
     told(&unit, ended, &mut record)
 }
 
-/// Runs a script of user data to its end (`windlass-user-data-<name>.service`). That it was run is marked by the unit.
+/// Runs a script of user data to its end (`windlass-user-data-<name>.service`), once the machine is prepared. That it was
+/// run is marked by the unit.
 pub async fn run_user_data(places: &Places, name: &GroupName) -> Result<(), Failure> {
     let unit = format!("user-data-{name}");
-    let mut record = Recorder::begin(places, &unit, "run");
-    let ended = execute(format!("the user data {name}"), cmd(places.user_data(name.as_str())), &Host).await;
+    let mut record = Recorder::begin(places, &unit, "await-node-flow");
+    let ended = run_script(places, name, &Host, &mut record).await;
     told(&unit, ended, &mut record)
+}
+
+async fn run_script(
+    places: &Places,
+    name: &GroupName,
+    commands: &impl Commands,
+    record: &mut Recorder,
+) -> Result<(), HookError> {
+    await_node_flow(places, &mut observer(record)).await?;
+    record.stage("run");
+    execute(format!("the user data {name}"), cmd(places.user_data(name.as_str())), commands).await
+}
+
+/// Its unit comes after that of the node flow, which says nothing once the flow's first attempt has failed: the order of two
+/// units ends with the first job of the earlier one. A boot that is due would cut the script in two.
+async fn await_node_flow(places: &Places, observe: Observe<'_>) -> Result<(), HookError> {
+    let look = || async {
+        Ok::<_, LookError>(if !places.kubelet_env().exists() {
+            Observation::NotYet(reason!("the node flow has not opened the gate yet"))
+        } else if places.reboot_due().exists() {
+            Observation::NotYet(reason!("this boot is about to end"))
+        } else {
+            Observation::Holds
+        })
+    };
+    let waited = wait_for(Criterion::new(PREPARED, look), observe).await;
+    waited.map_err(|unmet| HookError::AwaitNodeFlow { unmet })
 }
 
 async fn run_hook(

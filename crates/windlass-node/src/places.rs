@@ -150,6 +150,8 @@ places! {
     base_images = "usr/share/windlass/images";
     /// Says that this boot is about to end: neither runtime nor kubelet may start any more.
     reboot_due = "run/windlass/reboot-due";
+    /// Says that extensions changed and systemd has not merged them yet.
+    merge_due = "run/windlass/merge-due";
     /// Says that the update engine was asked for an update in this boot and may have staged one.
     update_asked = "run/windlass/update-asked";
     /// Which operating system this is.

@@ -1,7 +1,7 @@
 //! The container runtime's data. It belongs to the version that wrote it, and another version is not to find it: a note
 //! beside it says whose it is, and on every boot, before the runtime starts, the note is compared with the runtime that
-//! this boot has: the extension that merges on its operating system. Only if the two differ is the data removed; the images that came with the machine are then imported
-//! again, once the new runtime runs and before the kubelet does.
+//! this boot has: the extension that merges on its operating system. Only if the two differ is the data removed; the images
+//! that came with the machine are then imported again, once the new runtime runs and before the kubelet does.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::unistd::syncfs;
 use thiserror::Error;
 use tracing::info;
-use windlass_artifacts::addon::OsRelease;
+use windlass_artifacts::addon::AddonVersion;
 use windlass_steps::host::{CommandSpec, Commands, Host, HostError, Mode, cmd, make_dir, read_file, write_file};
 use windlass_steps::report::chain;
 
@@ -22,7 +22,6 @@ use crate::places::Places;
 use crate::record::Recorder;
 
 const LIMIT: u64 = 1 << 10;
-const OS_RELEASE_LIMIT: u64 = 1 << 16;
 /// The largest archive holds Kubernetes; a busy disk takes its time.
 const IMPORT_LIMIT: Duration = Duration::from_secs(300);
 const PINNED: &str = "io.cri-containerd.pinned=pinned";
@@ -71,6 +70,9 @@ pub enum DataError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// There is no runtime yet.
+    #[error("this boot has no container runtime yet")]
+    FindRuntime,
     /// The runtime that this boot has cannot be configured.
     #[error("cannot configure the container runtime that this boot has")]
     Configure {
@@ -104,7 +106,7 @@ pub enum DataError {
 /// What came of comparing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Compared {
-    /// This boot has no runtime; whatever brings one comes later.
+    /// This boot has no runtime; whatever brings one comes later, and this has to be asked again then.
     NoRuntime,
     /// Nobody had noted whose the data is: it came with the machine, and so did the runtime.
     Noted,
@@ -125,11 +127,17 @@ pub enum Compared {
 /// (`containerd.service`).
 pub async fn clean(places: &Places) -> Result<(), Failure> {
     let mut record = Recorder::begin(places, "runtime-data", "compare-versions");
-    let compared = compare(places, &Host).await;
-    if let Ok(Compared::Cleaned { from, to }) = &compared {
-        record.data("cleaned", format!("data of {from} for {to}"));
-    }
-    ended(&mut record, compared.and_then(|_| configure(places)))
+    let fit = match compare(places, &Host).await {
+        // One that is merged a moment later must not start with data that nobody has compared.
+        Ok(Compared::NoRuntime) => Err(DataError::FindRuntime),
+        Ok(Compared::Cleaned { from, to }) => {
+            record.data("cleaned", format!("data of {from} for {to}"));
+            Ok(())
+        }
+        Ok(Compared::Noted | Compared::Same | Compared::InUse) => Ok(()),
+        Err(error) => Err(error),
+    };
+    ended(&mut record, fit.and_then(|()| configure(places)))
 }
 
 /// Imports the machine's images again (`runtime-images.service`).
@@ -144,7 +152,13 @@ fn ended(record: &mut Recorder, outcome: Result<(), DataError>) -> Result<(), Fa
         Ok(()) => record.done(),
         Err(error) => record.failed(chain(error)),
     }
-    outcome.map_err(|error| Failure::of(Exit::TryAgain, &error, "see that the machine's disk is well"))
+    outcome.map_err(|error| {
+        let next = match error {
+            DataError::FindRuntime => "see what os-addons.service says",
+            _ => "see that the machine's disk is well",
+        };
+        Failure::of(Exit::TryAgain, &error, next)
+    })
 }
 
 /// What the node flow wrote is for the runtime that it had chosen; another operating system may have come with another.
@@ -207,11 +221,9 @@ async fn version(places: &Places, commands: &impl Commands) -> Result<Option<Str
 
 /// The runtime's extension that merges on the operating system which runs.
 fn merged(places: &Places) -> Result<Option<String>, DataError> {
-    let release = read_file(places.os_release(), OS_RELEASE_LIMIT).ok();
-    let release = release.and_then(|bytes| OsRelease::parse(&bytes).ok());
-    let Some(os) = release.as_ref().and_then(OsRelease::version_id) else { return Ok(None) };
+    let Some(os) = extension::running_os(places) else { return Ok(None) };
     let installed = extension::list(places).map_err(|source| DataError::ListExtensions { source })?;
-    let runtime = installed.into_iter().find(|own| own.package == extension::RUNTIME && own.os.as_str() == os);
+    let runtime = installed.into_iter().find(|own| own.package == extension::RUNTIME && own.os == os);
     Ok(runtime.map(|own| own.version.to_string()))
 }
 
@@ -223,6 +235,18 @@ pub fn note_owner(places: &Places) -> Result<(), DataError> {
         (None, Some(version)) => put(&note, &version),
         _ => Ok(()),
     }
+}
+
+/// The runtimes that this machine has had: those that are here for whatever operating system, before all the one whose data
+/// is here; where none is, that one alone.
+pub fn had(places: &Places) -> Result<Vec<AddonVersion>, DataError> {
+    let owner = owner(&places.runtime_data_note())?.and_then(|text| AddonVersion::parse(&text).ok());
+    let installed = extension::list(places).map_err(|source| DataError::ListExtensions { source })?;
+    let runtimes = installed.into_iter().filter(|own| own.package == extension::RUNTIME).map(|own| own.version);
+    let mut had: Vec<AddonVersion> = runtimes.collect();
+    had.dedup();
+    had.sort_by_key(|version| Some(version) != owner.as_ref());
+    Ok(if had.is_empty() { owner.into_iter().collect() } else { had })
 }
 
 fn owner(note: &Path) -> Result<Option<String>, DataError> {
@@ -387,6 +411,35 @@ mod tests {
         let places = Places::below(dir.path());
         assert_eq!(compare(&places, &ScriptedHost::default()).await.unwrap(), Compared::NoRuntime);
         assert!(!places.runtime_data_note().exists());
+    }
+
+    /// It may be merged between the comparison and the start.
+    #[tokio::test]
+    async fn a_runtime_that_came_late_found_data_that_nobody_had_compared() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::below(dir.path());
+        assert_eq!(clean(&places).await.unwrap_err().exit, Exit::TryAgain);
+    }
+
+    #[test]
+    fn what_a_machine_had_is_what_it_has_for_other_systems_or_whose_data_it_has() {
+        let cases: [(Option<&str>, &[&str], &[&str]); 5] = [
+            (None, &[], &[]),
+            (Some("2.2.9"), &[], &["2.2.9"]),
+            (None, &["containerd-2.2.9-os1", "kubelet-1.36.3-os1"], &["2.2.9"]),
+            (Some("2.2.9"), &["containerd-1.7.35-os1", "containerd-1.7.35-os2"], &["1.7.35"]),
+            (Some("2.2.9"), &["containerd-1.7.35-os2", "containerd-2.2.9-os1"], &["2.2.9", "1.7.35"]),
+        ];
+        for (note, there, want) in cases {
+            let dir = tempfile::tempdir().unwrap();
+            let places = Places::below(dir.path());
+            note.iter().for_each(|owner| put(&places.runtime_data_note(), owner).unwrap());
+            for name in there {
+                make_dir(places.extensions().join(name), Mode::PUBLIC_DIR).unwrap();
+            }
+            let had = had(&places).unwrap();
+            assert_eq!(had.iter().map(AddonVersion::as_str).collect::<Vec<_>>(), want, "{note:?} {there:?}");
+        }
     }
 
     #[tokio::test]

@@ -9,6 +9,7 @@ use windlass_steps::host::HostError;
 
 use super::files::FileError;
 use super::identity::IdentityError;
+use super::merge::MergeError;
 use super::runtime::RuntimeError;
 use crate::choice::{ChoiceError, RealError, VersionError};
 use crate::exit::{Exit, Failure};
@@ -111,7 +112,7 @@ pub enum BootstrapError {
     #[error("cannot merge the addons")]
     MergeAddons {
         /// Why not.
-        source: HostError,
+        source: MergeError,
     },
     /// The container runtime is not there, or not known.
     #[error("cannot configure the container runtime")]
@@ -189,7 +190,9 @@ impl BootstrapError {
             }
             BootstrapError::StageAddons { source } => (trust(source.is_trust()), BUCKET),
             BootstrapError::BeginToAsk { .. } => (Exit::TryAgain, "see what the machine's journal says"),
-            BootstrapError::MergeAddons { .. } => (Exit::TryAgain, "see what `systemd-sysext status` says"),
+            BootstrapError::MergeAddons { source: MergeError::Refresh { .. } } => {
+                (Exit::TryAgain, "see what `systemd-sysext status` says")
+            }
             BootstrapError::ConfigureRuntime { source: RuntimeError::KnowVersion { .. } } => {
                 (Exit::Permanent, "install a runtime that goes with the cluster's version")
             }
@@ -200,6 +203,7 @@ impl BootstrapError {
             | BootstrapError::KeepSeen { .. }
             | BootstrapError::ListAddons { .. }
             | BootstrapError::InstallAddons { .. }
+            | BootstrapError::MergeAddons { .. }
             | BootstrapError::KeepExplanation { .. }
             | BootstrapError::NoteReboot { .. }
             | BootstrapError::NoteData { .. }

@@ -19,6 +19,7 @@ pub(crate) fn knobs(command: &args::Bootstrap, facts: &Facts) -> Result<Knobs, B
         version: version
             .map_err(|source| BootstrapError::ForceVersion { source })?
             .map(|version| Forced { version, why: "--force-kube-version says so" }),
+        had: Vec::new(),
         manifests: manifests(command.torcx_manifest_url.as_deref(), facts)?,
     })
 }

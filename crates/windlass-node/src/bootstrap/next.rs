@@ -1,6 +1,7 @@
 //! The same for a machine that works already and is about to boot into its next operating system (the pre-reboot hook of
 //! seed document 004): the addons for that system are put in place, for the version of Kubernetes that this node has. What
-//! runs now is not touched; if the next runtime is another one, its data is cleaned when it first starts.
+//! runs now is not touched; if the next runtime is another one, its data is cleaned when it first starts. A machine that
+//! came into another system without the hook does the same for the one that runs ([`super::os_addons`]).
 
 use kube::Client;
 use windlass_artifacts::addon::OsVersion;
@@ -9,14 +10,16 @@ use windlass_artifacts::signature::Verification;
 use windlass_steps::wait::Change;
 
 use super::{BootstrapError, decide, files};
-use crate::choice::{Addons, ClusterVersion, Explanation, Forced, Knobs, Machine, Sources, UpgradeOs, WantedPackage};
+use crate::choice::{
+    Addons, Choice, ClusterVersion, Explanation, Forced, Knobs, Machine, Sources, Upcoming, UpgradeOs, WantedPackage,
+};
 use crate::extension::{self, Installed};
 use crate::facts::Facts;
 use crate::os_update::hook::{StageError, StageNext, Staged};
 use crate::places::Places;
 
 /// Nobody is asked for the version.
-const WHY: &str = "this node's kubelet has it";
+pub(super) const WHY: &str = "this node's kubelet has it";
 
 /// A machine that works already, with what its hook asks the API by.
 pub struct NextOs<'a> {
@@ -39,10 +42,11 @@ async fn stage(next: &NextOs<'_>) -> Result<Staged, BootstrapError> {
     let places = next.places;
     let facts = Facts::read(places).map_err(|source| BootstrapError::KeepFacts { source })?;
     let knobs = Knobs {
-        upgrade_os: UpgradeOs::No,
+        upgrade_os: UpgradeOs::Staged,
         addons: Addons::Set,
         verification: Verification::Required,
         version: Some(Forced { version: own_version(places)?, why: WHY }),
+        had: Vec::new(),
         manifests: super::knobs::manifests(next.manifests, &facts)?,
     };
     let mut observe = |_: Change<'_>| Ok(());
@@ -51,38 +55,79 @@ async fn stage(next: &NextOs<'_>) -> Result<Staged, BootstrapError> {
     stage_from(places, &knobs, &sources, sources.downloader()).await
 }
 
-async fn stage_from(
+/// Puts the addons in place for the operating system that this machine works on next: the one that is staged, or where
+/// nobody has asked for that one the one that runs.
+pub(super) async fn stage_from(
     places: &Places,
     knobs: &Knobs,
     sources: &impl Sources,
     downloader: &Downloader,
 ) -> Result<Staged, BootstrapError> {
     let mut explanation = Explanation::default();
-    let choice = decide(places, knobs, sources, &mut explanation).await?;
-    let (Some(os), Some(setup)) = (choice.next_os, choice.setup) else { return Err(BootstrapError::FindNextOs) };
+    let Choice { os, next_os, setup, .. } = decide(places, knobs, sources, &mut explanation).await?;
+    let systems = Systems::of(&os, next_os.as_ref(), knobs.upgrade_os)?;
+    let Some(setup) = setup else { return Err(BootstrapError::FindNextOs) };
     setup.seen.write(places).map_err(|source| BootstrapError::KeepSeen { source })?;
     let installed = extension::list(places).map_err(|source| BootstrapError::ListAddons { source })?;
-    let wanted: Vec<_> = setup.packages.into_iter().filter(|package| package.os == os).collect();
+    let wanted: Vec<_> = setup.packages.into_iter().filter(|package| package.os == *systems.wanted()).collect();
     let missing: Vec<_> = wanted.iter().filter(|wanted| !installed.iter().any(|own| wanted.is(own))).cloned().collect();
     let staged = extension::stage(places, downloader, &missing).await;
     let staged = staged.map_err(|source| BootstrapError::StageAddons { source })?;
-    let obsolete = obsolete(&installed, &wanted, &os);
+    let obsolete = obsolete(&installed, &wanted, &systems);
     extension::install(places, &staged, &obsolete).map_err(|source| BootstrapError::InstallAddons { source })?;
     super::tell(&missing, &obsolete, &mut explanation);
     let mut kept = Explanation::read(places).unwrap_or_default();
-    kept.add(&os, explanation);
+    kept.add(systems.wanted(), explanation);
     kept.write(places).map_err(|source| BootstrapError::KeepExplanation { source })?;
-    Ok(Staged { os: os.to_string() })
+    Ok(Staged { os: systems.wanted().to_string() })
 }
 
-/// Other versions for the same system, which would be merged as well.
-fn obsolete(installed: &[Installed], wanted: &[WantedPackage], os: &OsVersion) -> Vec<String> {
-    let of_next = installed.iter().filter(|own| own.os == *os).map(Installed::directory);
-    of_next.filter(|name| wanted.iter().all(|wanted| wanted.directory() != *name)).collect()
+/// The operating systems that a machine that works already has to do with.
+enum Systems<'a> {
+    /// The one that runs is wanted; which one is staged nobody knows.
+    Running(&'a OsVersion),
+    /// The next one is wanted, and the one that runs is to be left alone.
+    Next { runs: &'a OsVersion, next: &'a OsVersion },
+}
+
+impl<'a> Systems<'a> {
+    fn of(runs: &'a OsVersion, next: Option<&'a Upcoming>, upgrade: UpgradeOs) -> Result<Self, BootstrapError> {
+        match (next, upgrade) {
+            (Some(next), _) => Ok(Systems::Next { runs, next: next.version() }),
+            (None, UpgradeOs::Unasked) => Ok(Systems::Running(runs)),
+            (None, UpgradeOs::Yes | UpgradeOs::Staged | UpgradeOs::No) => Err(BootstrapError::FindNextOs),
+        }
+    }
+
+    /// The one for which addons are wanted.
+    fn wanted(&self) -> &'a OsVersion {
+        match self {
+            Systems::Running(os) | Systems::Next { next: os, .. } => os,
+        }
+    }
+
+    /// Whether it is neither the one that runs nor the one that comes. A machine would keep the addons of every operating
+    /// system that it ever had.
+    fn is_past(&self, os: &OsVersion) -> bool {
+        match self {
+            Systems::Running(_) => false,
+            Systems::Next { runs, next } => os != *runs && os != *next,
+        }
+    }
+}
+
+/// Other versions for the same system, which would be merged as well, and those for systems that are past.
+fn obsolete(installed: &[Installed], wanted: &[WantedPackage], systems: &Systems<'_>) -> Vec<String> {
+    let is_other = |own: &Installed| wanted.iter().all(|wanted| wanted.directory() != own.directory());
+    let obsolete = installed.iter().filter(|own| match own.os == *systems.wanted() {
+        true => is_other(own),
+        false => systems.is_past(&own.os),
+    });
+    obsolete.map(Installed::directory).collect()
 }
 
 /// The version in the gate: what this node's kubelet is.
-fn own_version(places: &Places) -> Result<ClusterVersion, BootstrapError> {
+pub(super) fn own_version(places: &Places) -> Result<ClusterVersion, BootstrapError> {
     let gate = places.kubelet_env();
     let text = files::text(&gate).map_err(|source| BootstrapError::PlaceFiles { source })?;
     match ClusterVersion::of_env(&text) {

@@ -33,11 +33,6 @@ pub(super) fn due(places: &Places, then: &Then) -> Result<Option<String>, Bootst
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Merges the extensions anew.
-pub(super) async fn merge(commands: &impl Commands) -> Result<(), HostError> {
-    commands.run(cmd("systemd-sysext").arg("refresh")).await.map(drop)
-}
-
 /// Boots, and does not return: systemd ends this process on its way down.
 pub(super) async fn now<T>(commands: &impl Commands) -> Result<T, HostError> {
     commands.run(cmd("systemctl").args(["--no-block", "reboot"])).await?;

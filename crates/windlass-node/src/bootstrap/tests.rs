@@ -90,8 +90,13 @@ impl World {
         }
     }
 
-    async fn run(&self, commands: &ScriptedHost, words: &[&str]) -> Result<(), BootstrapError> {
+    pub(super) async fn run(&self, commands: &ScriptedHost, words: &[&str]) -> Result<(), BootstrapError> {
         let mut record = Recorder::begin(&self.places(), "bootstrap", "learn-facts");
+        prepare(&self.places(), &self.command(words), self.server, commands, &mut record).await
+    }
+
+    /// The flags of the node flow, with this world's bucket.
+    pub(super) fn command(&self, words: &[&str]) -> args::Bootstrap {
         let url = format!(
             "--torcx-manifest-url=http://{}/{{{{.Board}}}}/{{{{.OSVersion}}}}/torcx_manifest.json",
             self.server
@@ -100,7 +105,7 @@ impl World {
         let Command::Bootstrap(command) = Arguments::try_parse_from(words).unwrap().command else {
             panic!("another command")
         };
-        prepare(&self.places(), &command, self.server, commands, &mut record).await
+        command
     }
 
     pub(super) fn merged(&self) -> Vec<String> {
@@ -192,6 +197,57 @@ async fn a_machine_without_addons_gets_them_without_another_boot() {
     assert!(world.places().kubelet_env().exists() && !world.places().reboot_due().exists());
     assert!(!world.places().manifests().exists(), "the bootstrap machine gets no static pods");
     assert_eq!(text(world.places().addons_seen()), r#"{"amd64-usr/1":1}"#);
+}
+
+/// The run after it finds all extensions in place and nothing to change.
+#[tokio::test]
+async fn a_merge_that_had_failed_was_forgotten_and_the_gate_opened_with_nothing_merged() {
+    let world = World::of("bootstrap", None).await;
+    let error = world.run(&quiet(), &[]).await.unwrap_err();
+    assert!(matches!(error, BootstrapError::MergeAddons { .. }), "{error}");
+    assert_eq!(world.merged(), NEW);
+    assert!(!world.places().kubelet_env().exists());
+    for ran in [&["systemd-sysext refresh"][..], &[]] {
+        let host = quiet().answer("systemd-sysext refresh", "");
+        world.run(&host, &[]).await.unwrap();
+        assert_eq!(host.ran(), ran);
+        assert!(world.places().kubelet_env().exists());
+    }
+}
+
+/// What is below a folder, and what is in it.
+fn tree(folder: &std::path::Path) -> BTreeMap<String, Vec<u8>> {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = names.flat_map(|name| files_at(folder, &name));
+    names.map(|name| (name.clone(), read_file(folder.join(name), 1 << 20).unwrap())).collect()
+}
+
+#[tokio::test]
+async fn a_dry_run_decides_and_says_what_it_would_do_and_changes_nothing() {
+    let cases: [(&[&str], &[&str]); 3] = [
+        (&[], &["would fetch containerd-2.2.9-os1", "would fetch kubelet-1.36.3-os1", "would not boot again"]),
+        (&NEW, &["would not boot again"]),
+        (
+            &OLD,
+            &[
+                "would fetch containerd-2.2.9-os1",
+                "would fetch kubelet-1.36.3-os1",
+                "would remove containerd-1.7.35-os1",
+                "would remove kubelet-1.35.4-os1",
+                "would boot to go from containerd 1.7.35 to 2.2.9",
+            ],
+        ),
+    ];
+    for (there, done) in cases {
+        let world = World::of("bootstrap", None).await;
+        world.seed(there);
+        let machine = world.dir.path().join("machine");
+        let before = tree(&machine);
+        let said = would(&world.places(), &world.command(&["--dry-run"]), world.server).await.unwrap();
+        assert_eq!(said.done, done);
+        assert!(said.to_string().contains("chose   container runtime: containerd 2.2.9, "), "{said}");
+        assert_eq!(tree(&machine), before, "{there:?}");
+    }
 }
 
 /// A boot that cannot be asked for is how this test gets the flow back.

@@ -219,7 +219,7 @@ async fn next_os(
 ) -> Result<Option<String>, UpdateTrouble> {
     let gone = |error| trouble(error, asked);
     let status = engine.status().await.map_err(gone)?;
-    if upgrade == UpgradeOs::No {
+    if upgrade != UpgradeOs::Yes {
         return Ok((status.operation == Operation::UpdatedNeedReboot).then_some(status.new_version));
     }
     note(asked).map_err(|error| UpdateTrouble::Stuck(chain(&error).join(": ")))?;

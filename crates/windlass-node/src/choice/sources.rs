@@ -4,13 +4,17 @@ use std::fmt;
 
 use windlass_artifacts::download::Url;
 
-/// Whether an update of the operating system is asked for: `--upgrade-os`.
+/// Whether an update of the operating system is asked for: `--upgrade-os`, and what others than the node flow want of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpgradeOs {
     /// The update engine is asked to look for one, and to stage it.
     Yes,
-    /// It is only asked what it has staged already.
+    /// It is only asked what it has staged already, and that is what the machine boots into.
+    Staged,
+    /// It is only asked what it has staged already, and nobody boots for that.
     No,
+    /// It is not asked: only the operating system that runs matters.
+    Unasked,
 }
 
 /// Why a source gave no answer, for good.

@@ -8,7 +8,8 @@ use windlass_artifacts::signature::Verification;
 use super::*;
 use world::{Bucket, World, manifest, unsigned};
 
-/// What must come of a row: `kubernetes runtime os>next`, or a word of the error.
+/// What must come of a row: `kubernetes runtime os>next`, with `os+next` if the flow does not boot into it, or a word of the
+/// error.
 #[derive(Debug, Clone, Copy)]
 enum Want {
     Chosen(&'static str),
@@ -40,7 +41,11 @@ const ROWS: &[(&str, Change, Want)] = &[
         |w| w.api_down().env("new"),
         Refused("nobody says which version"),
     ),
-    ("an API that makes no sense: the installer's word", |w| w.api("latest"), Chosen("v1.36.3 2.2.9 1")),
+    (
+        "an API that makes no sense: the installer's word",
+        |w| w.api("latest").env("v1.35.4"),
+        Chosen("v1.35.4 1.7.35 1"),
+    ),
     ("an API whose version climbs", |w| w.api("v1.36.3/../..").env("v1.35.4"), Chosen("v1.35.4 1.7.35 1")),
     ("an API and no installer file", |w| w.no_env(), Chosen("v1.36.3 2.2.9 1")),
     ("a forced version against both", |w| w.force("v1.35.4"), Chosen("v1.35.4 1.7.35 1")),
@@ -65,11 +70,38 @@ const ROWS: &[(&str, Change, Want)] = &[
         |w| w.no_map().no_installer_map().api("v1.34.0"),
         Refused("which container runtime"),
     ),
-    ("a ConfigMap without the version: the installer's", |w| w.map("1.30", "[1.7.35]"), Chosen("v1.36.3 2.2.9 1")),
-    ("a ConfigMap of another kind: the installer's", |w| w.map_text("kind: X\n"), Chosen("v1.36.3 2.2.9 1")),
-    ("a ConfigMap that is no YAML", |w| w.map_text("[{"), Chosen("v1.36.3 2.2.9 1")),
-    ("a ConfigMap that climbs", |w| w.map("1.36", "[../../x]"), Chosen("v1.36.3 2.2.9 1")),
-    ("an empty list: the installer's", |w| w.map("1.36", "[]"), Chosen("v1.36.3 2.2.9 1")),
+    (
+        "a ConfigMap without the version: the installer's",
+        |w| w.map("1.30", "[2.2.9]").installer_map("1.36", "[1.7.35]"),
+        Chosen("v1.36.3 1.7.35 1"),
+    ),
+    (
+        "a ConfigMap of another kind: the installer's",
+        |w| w.map_text("kind: X\n").installer_map("1.36", "[1.7.35]"),
+        Chosen("v1.36.3 1.7.35 1"),
+    ),
+    (
+        "a ConfigMap that is no YAML: the installer's",
+        |w| w.map_text("[{").installer_map("1.36", "[1.7.35]"),
+        Chosen("v1.36.3 1.7.35 1"),
+    ),
+    (
+        "a ConfigMap that climbs: the installer's",
+        |w| w.map("1.36", "[../../x]").installer_map("1.36", "[1.7.35]"),
+        Chosen("v1.36.3 1.7.35 1"),
+    ),
+    (
+        "an empty list: the installer's",
+        |w| w.map("1.36", "[]").installer_map("1.36", "[1.7.35]"),
+        Chosen("v1.36.3 1.7.35 1"),
+    ),
+    ("the cluster's mapping against what the machine had", |w| w.had(&["1.7.35"]), Chosen("v1.36.3 2.2.9 1")),
+    ("no ConfigMap: what the machine had", |w| w.no_map().had(&["1.7.35"]), Chosen("v1.36.3 1.7.35 1")),
+    (
+        "no ConfigMap, and nobody offers what the machine had: the installer's",
+        |w| w.no_map().had(&["3.0.0"]).installer_map("1.36", "[1.7.35]"),
+        Chosen("v1.36.3 1.7.35 1"),
+    ),
     ("a list: the first", |w| w.map("1.36", "[2.2.9, 1.7.35]"), Chosen("v1.36.3 2.2.9 1")),
     ("a list: the first that is offered", |w| w.map("1.36", "[3.0.0, 1.7.35]"), Chosen("v1.36.3 1.7.35 1")),
     ("a runtime that nobody offers", |w| w.map("1.36", "[3.0.0]"), Refused("no containerd 3.0.0")),
@@ -78,7 +110,24 @@ const ROWS: &[(&str, Change, Want)] = &[
     ("an update is there", |w| w.next("2"), Chosen("v1.36.3 2.2.9 1>2")),
     ("an update, older cluster", |w| w.next("2").api("v1.35.4"), Chosen("v1.35.4 1.7.35 1>2")),
     ("no update is wanted", |w| w.next("2").keep_os(), Chosen("v1.36.3 2.2.9 1")),
-    ("no update is wanted, but one was staged before", |w| w.staged("2").keep_os(), Chosen("v1.36.3 2.2.9 1>2")),
+    ("an update was staged before", |w| w.staged("2"), Chosen("v1.36.3 2.2.9 1>2")),
+    ("no update is wanted, but one was staged before", |w| w.staged("2").keep_os(), Chosen("v1.36.3 2.2.9 1+2")),
+    (
+        "no update is wanted, and one without addons was staged before",
+        |w| w.staged("3").keep_os(),
+        Chosen("v1.36.3 2.2.9 1+3"),
+    ),
+    (
+        "no update is wanted, and one with a forged manifest was staged before",
+        |w| w.staged("2").keep_os().changed("2"),
+        Chosen("v1.36.3 2.2.9 1+2"),
+    ),
+    (
+        "no update is wanted, and the running one's manifest is forged",
+        |w| w.staged("2").keep_os().changed("1"),
+        Refused("OS version 1"),
+    ),
+    ("only what runs is asked for", |w| w.staged("2").ask_no_engine(), Chosen("v1.36.3 2.2.9 1")),
     ("an update to what runs already", |w| w.next("1"), Chosen("v1.36.3 2.2.9 1")),
     ("an update whose name climbs", |w| w.next("../2"), Refused("\"../2\"")),
     ("an update without addons", |w| w.next("3"), Refused("OS version 3")),
@@ -175,7 +224,11 @@ const ROWS: &[(&str, Change, Want)] = &[
 
 fn shown(choice: &Choice) -> String {
     let runtime = choice.setup.as_ref().map_or("-", |setup| setup.runtime.as_str());
-    let next = choice.next_os.as_ref().map(|next| format!(">{next}")).unwrap_or_default();
+    let next = match &choice.next_os {
+        None => String::new(),
+        Some(Upcoming::Booted(next)) => format!(">{next}"),
+        Some(Upcoming::Left(next)) => format!("+{next}"),
+    };
     format!("{} {runtime} {}{next}", choice.kubernetes, choice.os)
 }
 
@@ -207,6 +260,19 @@ async fn packages_are_for_both_operating_systems_and_what_was_followed_is_seen()
     assert!(setup.packages.iter().all(|package| package.length == Some(7)));
     let kept = serde_json::to_string(&setup.seen).unwrap();
     assert_eq!(kept, r#"{"amd64-usr/1":5,"amd64-usr/2":5}"#);
+}
+
+/// Whatever boot comes next is one into the OS that was staged.
+#[tokio::test]
+async fn a_machine_that_was_to_keep_its_operating_system_gets_the_addons_of_the_staged_one_too() {
+    let directories = async |world: World| {
+        let choice = world.choose(&mut Explanation::default()).await.unwrap();
+        choice.setup.unwrap().packages.iter().map(WantedPackage::directory).collect::<Vec<_>>()
+    };
+    let own = ["containerd-2.2.9-os1", "kubelet-1.36.3-os1"];
+    let both = ["containerd-2.2.9-os1", "kubelet-1.36.3-os1", "containerd-2.2.9-os2", "kubelet-1.36.3-os2"];
+    assert_eq!(directories(World::well().staged("2").keep_os()).await, both);
+    assert_eq!(directories(World::well().staged("2").keep_os().changed("2")).await, own, "what is forged is not taken");
 }
 
 /// Whoever can write to the bucket could have locked the machine out for ever with a number.

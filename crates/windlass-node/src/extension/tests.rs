@@ -60,7 +60,7 @@ fn choice(kubernetes: &str, runtime: &str, next: Option<&str>) -> Choice {
     Choice {
         kubernetes: ClusterVersion::parse(kubernetes).unwrap(),
         os: os("1"),
-        next_os: next.map(os),
+        next_os: next.map(os).map(Upcoming::Booted),
         setup: Some(Setup { runtime: version(runtime), packages: packages.collect(), seen: Seen::default() }),
     }
 }
@@ -76,7 +76,8 @@ fn the_plan_fetches_what_is_missing_removes_what_is_other_and_boots_when_it_must
     let reboot = |why| Then::Reboot(why);
     let runtime = Why::Runtime { from: version("2.2.9"), to: version("1.7.35") };
     let both = ["containerd-1.7.35-os1", "kubelet-1.35.4-os1"];
-    let cases: [Case<'_>; 9] = [
+    let left = Choice { next_os: Some(Upcoming::Left(os("2"))), ..choice("v1.36.3", "2.2.9", Some("2")) };
+    let cases: [Case<'_>; 11] = [
         ("as it came", &SEEDED, as_seeded.clone(), &[], &[], Then::Nothing),
         ("nothing is there", &[], as_seeded.clone(), &["containerd-2.2.9-os1", "kubelet-1.36.3-os1"], &[], Then::Merge),
         (
@@ -111,6 +112,15 @@ fn the_plan_fetches_what_is_missing_removes_what_is_other_and_boots_when_it_must
             &["containerd-2.2.9-os2", "kubelet-1.36.3-os2", "kubelet-1.36.3-os1"],
             &[],
             reboot(Why::Os { to: os("2") }),
+        ),
+        ("an update that nobody asked for, staged before", &SEEDED, left.clone(), &[], &[], Then::Nothing),
+        (
+            "an update that nobody asked for",
+            &["containerd-2.2.9-os1", "kubelet-1.36.3-os1"],
+            left,
+            &["containerd-2.2.9-os2", "kubelet-1.36.3-os2"],
+            &[],
+            Then::Nothing,
         ),
         (
             "another version for another system only",

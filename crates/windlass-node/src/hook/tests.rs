@@ -49,6 +49,33 @@ async fn a_hook_that_is_not_there_is_told_without_a_code_of_its_own() {
     assert_eq!(collect(&places)["hook-driver"].because[1], "cannot find the program /no/such/hook");
 }
 
+fn open_gate(places: &Places) {
+    make_dir(places.kubelet_env().parent().unwrap(), Mode::PUBLIC_DIR).unwrap();
+    write_file(places.kubelet_env(), "", Mode::PUBLIC).unwrap();
+}
+
+/// The order of the units ends with the first attempt of the node flow, whatever becomes of it.
+#[tokio::test(start_paused = true)]
+async fn user_data_ran_beside_a_node_flow_that_had_failed_once_and_was_cut_by_its_reboot() {
+    let dir = tempfile::tempdir().unwrap();
+    let places = Places::below(dir.path());
+    let name = GroupName::parse("tune").unwrap();
+    let waits = async || {
+        let waited = tokio::time::timeout(std::time::Duration::from_secs(3600), run_user_data(&places, &name)).await;
+        assert!(waited.is_err(), "{waited:?}");
+        let record = &collect(&places)["user-data-tune"];
+        assert_eq!(record.stage, "await-node-flow");
+        record.unmet[0].reason.clone()
+    };
+    assert_eq!(waits().await, "the node flow has not opened the gate yet");
+    make_dir(places.reboot_due().parent().unwrap(), Mode::PUBLIC_DIR).unwrap();
+    write_file(places.reboot_due(), "into OS version 2", Mode::PUBLIC).unwrap();
+    open_gate(&places);
+    assert_eq!(waits().await, "this boot is about to end");
+    std::fs::remove_file(places.reboot_due()).unwrap();
+    await_node_flow(&places, &mut |_| Ok(())).await.unwrap();
+}
+
 #[tokio::test]
 async fn user_data_is_run_as_often_as_it_is_asked_for_and_tells_earlier_failures() {
     let dir = tempfile::tempdir().unwrap();
@@ -56,6 +83,7 @@ async fn user_data_is_run_as_often_as_it_is_asked_for_and_tells_earlier_failures
     let name = GroupName::parse("tune").unwrap();
     let script = places.user_data("tune");
     make_dir(script.parent().unwrap(), Mode::PUBLIC_DIR).unwrap();
+    open_gate(&places);
     let write = |text: &str| write_file(&script, text, Mode::EXECUTABLE).unwrap();
     write("#!/bin/sh\necho cannot tune >&2\nexit 9\n");
     assert_eq!(run_user_data(&places, &name).await.unwrap_err().exit, Exit::Passed(9));

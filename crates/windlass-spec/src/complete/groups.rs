@@ -55,7 +55,13 @@ const RESERVED_PARENTS: &[&str] = &[
 ];
 /// The units of a machine in the order in which they start: who stands before one of them and after a later one would
 /// be waited for by itself, and systemd leaves out one of the units of such a circle.
-const ORDER: &[&str] = &["k8s-node-bootstrap.service", "containerd.service", "kubelet.service", "kubelet-join.service"];
+const ORDER: &[&str] = &[
+    "k8s-node-bootstrap.service",
+    "os-addons.service",
+    "containerd.service",
+    "kubelet.service",
+    "kubelet-join.service",
+];
 
 /// The groups as decided, with everything that is wrong with them added to `problems`.
 pub(super) fn decide(

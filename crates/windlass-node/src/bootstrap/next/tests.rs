@@ -1,6 +1,6 @@
 use windlass_artifacts::addon::ManifestUrl;
 use windlass_artifacts::download::Url;
-use windlass_steps::host::Mode;
+use windlass_steps::host::{Mode, make_dir};
 
 use super::super::tests::World;
 use super::*;
@@ -44,10 +44,11 @@ async fn stage_in(world: &World) -> Result<Staged, BootstrapError> {
     files::write(places.kubelet_env(), "KUBELET_VERSION=v1.36.3\n", Mode::PUBLIC).unwrap();
     let template = format!("http://{}/{{{{.Board}}}}/{{{{.OSVersion}}}}/torcx_manifest.json", world.server);
     let knobs = Knobs {
-        upgrade_os: UpgradeOs::No,
+        upgrade_os: UpgradeOs::Staged,
         addons: Addons::Set,
         verification: Verification::Required,
         version: Some(Forced { version: own_version(&places)?, why: WHY }),
+        had: Vec::new(),
         manifests: ManifestUrl::parse(&template).unwrap(),
     };
     let mut observe = |_: Change<'_>| Ok(());
@@ -79,6 +80,20 @@ async fn why_a_machine_runs_what_it_runs_was_told_of_its_first_operating_system_
     assert!(!after.contains("staged for"), "what was staged twice is told once: {after}");
     let want = ["containerd-2.2.9-os1", "containerd-2.2.9-os2", "kubelet-1.36.3-os1", "kubelet-1.36.3-os2"];
     assert_eq!(world.merged(), want);
+}
+
+/// Two hundred megabytes with each update, until the disk is full.
+#[tokio::test]
+async fn addons_of_every_operating_system_that_a_machine_ever_had_stayed_on_it() {
+    let world = World::of("worker", None).await;
+    world.seed(&["containerd-2.2.9-os1", "kubelet-1.36.3-os1"]);
+    for past in ["containerd-1.7.35-os0", "kubelet-1.36.3-os0", "users-own-1-os0"] {
+        make_dir(world.places().extensions().join(past), Mode::PUBLIC_DIR).unwrap();
+    }
+    stage_in(&world).await.unwrap();
+    let want = ["containerd-2.2.9-os1", "containerd-2.2.9-os2", "kubelet-1.36.3-os1", "kubelet-1.36.3-os2"];
+    assert_eq!(world.merged(), want);
+    assert!(world.places().extensions().join("users-own-1-os0").exists(), "what is the user's stays");
 }
 
 #[tokio::test]

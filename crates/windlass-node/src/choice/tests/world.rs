@@ -112,6 +112,7 @@ impl World {
                 addons: Addons::Set,
                 verification: Verification::Required,
                 version: None,
+                had: Vec::new(),
                 manifests: ManifestUrl::parse(template).unwrap(),
             },
             api: Some("v1.36.3"),
@@ -200,6 +201,16 @@ impl World {
 
     pub fn keep_os(mut self) -> Self {
         self.knobs.upgrade_os = UpgradeOs::No;
+        self
+    }
+
+    pub fn ask_no_engine(mut self) -> Self {
+        self.knobs.upgrade_os = UpgradeOs::Unasked;
+        self
+    }
+
+    pub fn had(mut self, runtimes: &[&str]) -> Self {
+        self.knobs.had = runtimes.iter().map(|runtime| AddonVersion::parse(runtime).unwrap()).collect();
         self
     }
 
@@ -303,7 +314,7 @@ impl Sources for World {
             (Engine::Hangs, UpgradeOs::Yes) => Err(UpdateTrouble::Stuck("nothing moves".to_owned())),
             (Engine::Offers(version), UpgradeOs::Yes) => Ok(version.map(str::to_owned)),
             (Engine::Staged(version), _) => Ok(Some((*version).to_owned())),
-            (Engine::Fails | Engine::Hangs | Engine::Offers(_), UpgradeOs::No) => Ok(None),
+            (Engine::Fails | Engine::Hangs | Engine::Offers(_), _) => Ok(None),
         }
     }
 
