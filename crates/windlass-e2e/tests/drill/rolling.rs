@@ -64,7 +64,6 @@ async fn an_os_update_rolls_through_a_live_cluster_and_nobody_notices() {
     open_shop(&cluster).await;
     forget_the_next_os(&cluster).await;
     let before = Machines::look(&cluster).await;
-    assert!(before.0.iter().all(|machine| machine.os == "1"), "{before:?}");
 
     let (version, reads) = (Poller::start(cluster.api().await), Poller::reading(cluster.api().await));
     let history = History::begin();
