@@ -223,3 +223,24 @@ pub fn runtime_mappings() -> String {
     let versions: BTreeMap<String, Value> = KubeVersion::ALL.into_iter().map(mapping).collect();
     yaml::emit(&json!({ "kind": "VersionManifestV1", "versions": { "k8s": versions } }))
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_spec::file::read_and_complete;
+
+    use super::*;
+
+    #[test]
+    fn masters_keep_pods_off_only_where_there_are_workers() {
+        for (workers, is_tainted) in [(0, false), (2, true)] {
+            let text = format!(
+                "apiVersion: windlass.dev/v1alpha1\nkind: Cluster\nmetadata:\n  name: demo\nspec:\n  masters: 1\n  workers: {workers}\n"
+            );
+            let (_, spec) = read_and_complete(text.as_bytes()).unwrap();
+            let configs = Configs::make(&spec);
+            let tainted = |config| configs.text(config).contains("node-role.kubernetes.io/control-plane");
+            assert_eq!(tainted(Config::KubeletMaster), is_tainted, "{workers} workers");
+            assert!(!tainted(Config::KubeletWorker) && !tainted(Config::KubeletStandalone));
+        }
+    }
+}

@@ -8,18 +8,28 @@ use kube::Api;
 use kube::api::ListParams;
 
 /// Far longer than it takes: a host with two processors starts everything of five machines at once.
-const RETURN: Duration = Duration::from_secs(600);
+pub const RETURN: Duration = Duration::from_secs(600);
 
 /// Every machine loses its power at once and gets it back; the cluster returns by itself. Answers how long that took.
 pub async fn cut_of_every_machine(cluster: &Installation) -> Duration {
-    let (cloud, name) = (cluster.cloud(), cluster.infra_id());
-    let machines = cloud.machines(&name).await.expect("the cloud answers");
     let cut = Instant::now();
-    for machine in &machines {
+    taken(cluster).await;
+    cluster.windlass(&["cloud", "machine", "start", "--all"]).await.ended(0);
+    returned(cluster).await;
+    cut.elapsed()
+}
+
+/// Every machine loses its power at once; none runs any more.
+pub async fn taken(cluster: &Installation) {
+    let (cloud, name) = (cluster.cloud(), cluster.infra_id());
+    for machine in cloud.machines(&name).await.expect("the cloud answers") {
         cloud.power_cut(&name, &machine.name).await.expect("power can be cut");
     }
     assert_eq!(running(cluster).await, Vec::<String>::new(), "no machine runs");
-    cluster.windlass(&["cloud", "machine", "start", "--all"]).await.ended(0);
+}
+
+/// A cluster of five machines, all of which run again, can be used as before.
+pub async fn returned(cluster: &Installation) {
     let client = cluster.api().await;
     until("five nodes are ready again", RETURN, async || {
         let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await.map_err(|e| e.to_string())?;
@@ -38,10 +48,10 @@ pub async fn cut_of_every_machine(cluster: &Installation) -> Duration {
         ran => Err(format!("{}{}", ran.stdout, ran.stderr)),
     })
     .await;
-    cut.elapsed()
 }
 
-async fn running(cluster: &Installation) -> Vec<String> {
+/// The machines that run.
+pub async fn running(cluster: &Installation) -> Vec<String> {
     let (cloud, name) = (cluster.cloud(), cluster.infra_id());
     let machines = cloud.machines(&name).await.expect("the cloud answers");
     machines.into_iter().filter(|machine| machine.state.is_running()).map(|machine| machine.name.to_string()).collect()

@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct Want<'a> {
     /// The step that waits; empty if it may be one or another.
     pub step: &'a str,
-    /// A part of the machine's name, if it is one's.
-    pub machine: Option<&'a str>,
+    /// How the name of the machine may begin that it happens on; nothing if it is no machine's.
+    pub machines: &'a [&'a str],
     /// One of these is in the reason.
     pub words: &'a [&'a str],
 }
@@ -51,7 +51,7 @@ pub async fn told(cluster: &Installation, launch: &mut Child, want: &Want<'_>) -
             let said = cluster.said();
             assert!(!status.success(), "the launch did not meet the fault:\n{said}");
             let line = said.lines().find(|line| has(line, want.words)).map(str::to_owned);
-            let named = want.machine.is_none_or(|machine| said.contains(machine));
+            let named = want.machines.is_empty() || has(&said, want.machines);
             assert!(named && said.contains(want.step), "{want:?}:\n{said}");
             let line = line.unwrap_or_else(|| panic!("{want:?}:\n{said}"));
             return Told { after: progress.elapsed(), line, ended: status.code() };
@@ -77,8 +77,9 @@ fn named(why: &str, want: &Want<'_>) -> Option<String> {
     let waits = |step: &str| !step.is_empty() && (want.step.is_empty() || step == want.step);
     findings.iter().find(|finding| waits(&text(finding, "step")))?;
     let fits = |finding: &&Value| {
-        let all = format!("{} {} {}", text(finding, "machine"), text(finding, "subject"), text(finding, "reason"));
-        want.machine.is_none_or(|machine| all.contains(machine)) && has(&all, want.words)
+        let machine = text(finding, "machine");
+        let is_meant = want.machines.is_empty() || want.machines.iter().any(|begin| machine.starts_with(begin));
+        is_meant && has(&format!("{} {}", text(finding, "subject"), text(finding, "reason")), want.words)
     };
     let found = findings.iter().find(fits)?;
     Some(format!("{} {}: {}", text(found, "machine"), text(found, "subject"), text(found, "reason")))
@@ -97,15 +98,17 @@ mod tests {
         let why = r#"{"findings":[
             {"step":"form-etcd-quorum","subject":"etcd has a quorum","reason":"1 of 3"},
             {"machine":"master-1","subject":"etcd runs","reason":"it has ended: disk full"}]}"#;
-        let want = Want { step: "form-etcd-quorum", machine: Some("master-1"), words: &["full", "space"] };
+        let want = Want { step: "form-etcd-quorum", machines: &["worker-", "master-1"], words: &["full", "space"] };
         assert_eq!(named(why, &want).unwrap(), "master-1 etcd runs: it has ended: disk full");
         for other in [
             Want { step: "pivot-control-plane", ..want },
-            Want { machine: Some("master-0"), ..want },
+            Want { machines: &["master-0"], ..want },
+            Want { machines: &["etcd", "aster-"], ..want },
             Want { words: &["memory"], ..want },
         ] {
             assert_eq!(named(why, &other), None, "{other:?}");
         }
+        assert!(named(why, &Want { machines: &[], ..want }).is_some());
         assert_eq!(named("not JSON", &want), None);
     }
 }

@@ -1,5 +1,5 @@
-//! What a launch survives, on real machines: killed at each of its steps, all power lost five times, a master cut off while
-//! etcd forms, and faults that must be told.
+//! What a launch survives, on real machines: killed at each of its steps, all power lost, a master cut off while etcd forms, a
+//! master alone, and faults that must be told.
 
 use std::path::Path;
 
@@ -10,10 +10,11 @@ use super::parts::{self, Part};
 use crate::report::Failure;
 use crate::session::Session;
 
-const PARTS: [Part; 6] = [
-    Part { what: "killed at each of its steps", target: "drill", tests: "kills::" },
-    Part { what: "all power lost five times", target: "drill", tests: "power::" },
+const PARTS: [Part; 7] = [
+    Part { what: "killed at each of its steps, resumed or removed", target: "drill", tests: "kills::" },
+    Part { what: "all power lost, the host shut down", target: "drill", tests: "power::" },
     Part { what: "a master cut off", target: "drill", tests: "partition::" },
+    Part { what: "a master alone", target: "drill", tests: "alone::" },
     Part { what: "faults that are told", target: "drill", tests: "faults::" },
     Part { what: "assets that are pushed", target: "drill", tests: "push::" },
     Part { what: "what a user adds, and what hangs", target: "drill", tests: "additions::" },

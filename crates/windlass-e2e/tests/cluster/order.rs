@@ -4,9 +4,13 @@ use windlass_cloud_api::MachineState;
 use windlass_e2e::Installation;
 use windlass_e2e::journal::STEPS;
 
+/// Within so many seconds everything that stands in the way is told.
+const PREFLIGHT: f64 = 3.0;
+
 pub async fn is_that_of_the_launch_document(cluster: &Installation) {
     let journal = cluster.journal();
     assert_eq!(journal.finished(), STEPS);
+    assert!(journal.took("preflight").is_some_and(|took| took <= PREFLIGHT), "{:?}", journal.took("preflight"));
     // Each of these was looked at and held, not merely passed over.
     for (step, criterion) in [
         ("deliver-assets", "the bootstrap machine has its assets"),

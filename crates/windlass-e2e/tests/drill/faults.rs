@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::future::join_all;
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use tokio::process::Child;
 use windlass_cloud_api::{ExecRequest, Label, RecordChange, RecordKind, RecordName};
-use windlass_e2e::told::{LIMIT, Want, told};
+use windlass_e2e::told::{LIMIT, Told, Want, told};
 use windlass_e2e::{Installation, until};
 
 use crate::prepared;
@@ -18,10 +19,19 @@ use crate::prepared;
 pub const TRACES: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(240);
 const INTERRUPTED: i32 = 130;
+const REFUSED: i32 = 4;
 const QUORUM: &str = "form-etcd-quorum";
+const KUBELET: &str = "assets/config/kubelet-standalone.yaml";
+const DRIVER: &str = "cgroupDriver: cgroupfs";
+const MASTERS: [&str; 3] = ["master-0", "master-1", "master-2"];
+/// Whether the API server of a machine says to the machine itself that it is ready. s_client stays until the other side ends.
+const READY: &str = r"
+    printf 'GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' |
+        timeout 5 openssl s_client -quiet -connect 127.0.0.1:6443 2>/dev/null | head --lines 1 | grep ' 200 '
+";
 
 /// Says when and how a fault was told, and that evidence of it is kept.
-async fn is_told(cluster: &Installation, mut launch: Child, want: Want<'_>) {
+async fn is_told(cluster: &Installation, mut launch: Child, want: Want<'_>) -> Told {
     let said = told(cluster, &mut launch, &want).await;
     eprintln!("told {:.1} s after the stall, exit code {:?}: {}", said.after.as_secs_f64(), said.ended, said.line);
     assert!(said.after <= LIMIT, "{said:?}");
@@ -35,6 +45,7 @@ async fn is_told(cluster: &Installation, mut launch: Child, want: Want<'_>) {
     }
     assert!(cluster.directory().join("journal.jsonl").exists(), "what happened is kept");
     cluster.windlass(&["down", "--yes"]).await.ended(0);
+    said
 }
 
 /// A step has finished.
@@ -68,20 +79,32 @@ async fn a_missing_image() {
     let launch = cluster.start(&["launch"]);
     let words = ["ImagePull", "ErrImage", "no-such-image"];
     // A master or a worker: the scheduler takes whichever is ready first.
-    is_told(&cluster, launch, Want { step: "apply-addons", machine: Some("er-"), words: &words }).await;
+    is_told(&cluster, launch, Want { step: "apply-addons", machines: &["master-", "worker-"], words: &words }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
 async fn a_wrong_place_for_control_groups() {
     let cluster = prepared("groups").await;
-    // A driver that differs from the runtime's is refused before anything is made. What can still be wrong is where the
-    // kubelet puts its groups.
-    let config = "assets/config/kubelet-standalone.yaml";
-    cluster.edit(config, "cgroupDriver: cgroupfs", "cgroupDriver: cgroupfs\ncgroupRoot: /no-such-group");
+    // Beside the driver, which preflight compares with the runtime's, a kubelet can be wrong about where its groups are; that
+    // only its machine can know.
+    cluster.edit(KUBELET, DRIVER, &format!("{DRIVER}\ncgroupRoot: /no-such-group"));
     let launch = cluster.start(&["launch"]);
-    is_told(&cluster, launch, Want { step: QUORUM, machine: Some("master-"), words: &["cgroup", "no-such-group"] })
-        .await;
+    is_told(&cluster, launch, Want { step: QUORUM, machines: &["master-"], words: &["cgroup", "no-such-group"] }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
+async fn a_wrong_cgroup_driver() {
+    let cluster = prepared("driver").await;
+    // A kubelet asks the runtime for the driver and follows it, whatever its file says: no machine would ever tell.
+    cluster.edit(KUBELET, DRIVER, "cgroupDriver: systemd");
+    let launch = cluster.start(&["launch"]);
+    let said = is_told(&cluster, launch, Want { step: "", machines: &[], words: &["cgroupDriver"] }).await;
+    assert_eq!(said.ended, Some(REFUSED), "{said:?}");
+    let words = ["kubelet-standalone.yaml", "cgroupDriver", "systemd", "cgroupfs"];
+    let all = cluster.said();
+    assert!(all.lines().any(|line| words.iter().all(|word| line.contains(word))), "{all}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,7 +118,7 @@ async fn a_port_that_is_taken() {
         as_soon_as_up(&cluster, machine, take).await;
     }
     let words = ["address already in use"];
-    is_told(&cluster, launch, Want { step: QUORUM, machine: Some("master-"), words: &words }).await;
+    is_told(&cluster, launch, Want { step: QUORUM, machines: &["master-"], words: &words }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,14 +127,18 @@ async fn a_target_that_refuses_the_balancer() {
     let cluster = prepared("target").await;
     let launch = cluster.start(&["launch"]);
     after(&cluster, QUORUM).await;
-    for machine in ["master-0", "master-1", "master-2"] {
+    for machine in MASTERS {
         // Before other rules that accept, and not for the machine itself.
         let rules = "nft add table inet fault; nft add chain inet fault input '{ type filter hook input priority -300; }'; \
                      nft add rule inet fault input iifname != lo tcp dport 6443 reject with tcp reset";
         cluster.on(machine, rules).await;
     }
+    // Before a master serves, the balancer is refused on every launch: only now is it by this fault.
+    for machine in MASTERS {
+        until(&format!("{machine} serves itself"), LONG, async || cluster.tries(machine, READY).await).await;
+    }
     let words = ["port 6443 behind the balancer"];
-    is_told(&cluster, launch, Want { step: "pivot-control-plane", machine: Some("master-"), words: &words }).await;
+    is_told(&cluster, launch, Want { step: "pivot-control-plane", machines: &["master-"], words: &words }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +152,7 @@ async fn a_full_disk_of_etcd() {
         as_soon_as_up(&cluster, machine, fill).await;
     }
     let words = ["no space left", "room on /var/lib/etcd"];
-    is_told(&cluster, launch, Want { step: QUORUM, machine: Some("master-"), words: &words }).await;
+    is_told(&cluster, launch, Want { step: QUORUM, machines: &["master-"], words: &words }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +168,22 @@ async fn names_that_nobody_knows() {
         cloud.put_record(&infra_id, &name, &nothing).await.expect("a record can be removed");
     }
     let words = ["no such host", "lookup"];
-    is_told(&cluster, launch, Want { step: "start-machines", machine: Some("bootstrap"), words: &words }).await;
+    is_told(&cluster, launch, Want { step: "start-machines", machines: &["bootstrap"], words: &words }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
+async fn names_that_nobody_answers_for() {
+    let cluster = prepared("silence").await;
+    let launch = cluster.start(&["launch"]);
+    after(&cluster, "start-machines").await;
+    // The answers are lost: a question that cannot even be sent would be told to whoever asks at once.
+    let silence = "nft add table inet fault; nft add chain inet fault input '{ type filter hook input priority -300; }'; \
+                   nft add rule inet fault input udp sport 53 drop; nft add rule inet fault input tcp sport 53 drop";
+    // All at once: one that is waited for must not give another the time to have its certificates.
+    join_all(MASTERS.map(|machine| as_soon_as_up(&cluster, machine, silence))).await;
+    let words = ["look up", "lookup", "name resolution"];
+    is_told(&cluster, launch, Want { step: QUORUM, machines: &["master-"], words: &words }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,7 +192,7 @@ async fn a_corrupt_manifest() {
     let cluster = prepared("manifest").await;
     cluster.edit("assets/manifests/control-plane/kube-scheduler.yaml", "kind: Deployment", "kind: [Deployment");
     let launch = cluster.start(&["launch"]);
-    is_told(&cluster, launch, Want { step: "", machine: None, words: &["kube-scheduler.yaml cannot be read"] }).await;
+    is_told(&cluster, launch, Want { step: "", machines: &[], words: &["kube-scheduler.yaml cannot be read"] }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,7 +203,7 @@ async fn a_dead_peer() {
     after(&cluster, "serve-machine-config").await;
     let master = Label::parse("master-1").expect("a name");
     cluster.cloud().power_cut(&cluster.infra_id(), &master).await.expect("power can be cut");
-    is_told(&cluster, launch, Want { step: QUORUM, machine: Some("master-1"), words: &["is off", "is dead"] }).await;
+    is_told(&cluster, launch, Want { step: QUORUM, machines: &["master-1"], words: &["is off", "is dead"] }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +215,7 @@ async fn a_wrong_authority() {
     let other = params.self_signed(&KeyPair::generate().expect("a key")).expect("a certificate");
     cluster.put("assets/pki/etcd-ca.crt", &other.pem());
     let launch = cluster.start(&["launch"]);
-    is_told(&cluster, launch, Want { step: "", machine: None, words: &["does not belong to pki/etcd-ca.key"] }).await;
+    is_told(&cluster, launch, Want { step: "", machines: &[], words: &["does not belong to pki/etcd-ca.key"] }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -191,7 +233,7 @@ async fn an_expired_credential() {
     let expired = params.signed_by(&own, &issuer).expect("a certificate");
     replace_credential(&cluster, &expired.pem(), &own.serialize_pem());
     let launch = cluster.start(&["launch"]);
-    is_told(&cluster, launch, Want { step: "start-control-plane", machine: None, words: &["expired", "Unauthorized"] })
+    is_told(&cluster, launch, Want { step: "start-control-plane", machines: &[], words: &["expired", "Unauthorized"] })
         .await;
 }
 
@@ -221,5 +263,5 @@ async fn too_little_memory() {
     cluster.edit("cluster.yaml", "  masters: 3\n  workers: 2\n", groups);
     cluster.windlass(&["prepare"]).await.ended(0);
     let launch = cluster.start(&["launch"]);
-    is_told(&cluster, launch, Want { step: "", machine: Some("master"), words: &["OOMKilled", "want of it"] }).await;
+    is_told(&cluster, launch, Want { step: "", machines: &["master"], words: &["OOMKilled", "want of it"] }).await;
 }

@@ -1,4 +1,4 @@
-//! `windlass launch` killed at every step, as nothing can prevent: `resume` finishes what it began.
+//! `windlass launch` killed at every step, as nothing can prevent: `resume` finishes what it began, and `down` removes it.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::Instant;
@@ -37,11 +37,29 @@ async fn a_launch_killed_at_each_of_its_steps_is_finished_by_resume() {
         }
         cluster.windlass(&["verify"]).await.ended(0);
         cluster.windlass(&["down", "--yes"]).await.ended(0);
-        until("the host is as it was", crate::faults::TRACES, async || match Traces::take().changes(&before) {
-            changes if changes.is_empty() => Ok(()),
-            changes => Err(changes.join("\n")),
-        })
-        .await;
+        left_nothing(&before).await;
         eprintln!("killed at {moment}: resumed in {took:.1} s");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs root, systemd-nspawn and the fetched artifacts"]
+async fn a_launch_killed_after_the_pivot_is_removed_as_it_is() {
+    let before = Traces::take();
+    let cluster = prepared("removed").await;
+    let mut launch = cluster.start(&["launch", "--killed-at", "pivot-control-plane/finished"]);
+    let status = launch.wait().await.expect("a child ends");
+    assert_eq!(status.signal(), Some(9), "{}", cluster.said());
+    let begun = Instant::now();
+    cluster.windlass(&["down", "--yes"]).await.ended(0);
+    left_nothing(&before).await;
+    eprintln!("killed after the pivot: removed in {:.1} s", begun.elapsed().as_secs_f64());
+}
+
+async fn left_nothing(before: &Traces) {
+    until("the host is as it was", crate::faults::TRACES, async || match Traces::take().changes(before) {
+        changes if changes.is_empty() => Ok(()),
+        changes => Err(changes.join("\n")),
+    })
+    .await;
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stderr, reason = "what was measured is read in the drill's output")]
 
 mod additions;
+mod alone;
 mod faults;
 mod kills;
 mod partition;

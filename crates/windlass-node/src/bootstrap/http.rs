@@ -4,6 +4,7 @@
 use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Empty, Limited};
@@ -15,7 +16,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use windlass_pki::Certificate;
@@ -62,6 +63,22 @@ pub enum AskError {
         path: String,
         /// What is wrong with it.
         source: Box<dyn StdError + Send + Sync>,
+    },
+    /// The name means nothing to the resolver.
+    #[error("cannot look up {host}")]
+    LookUp {
+        /// The name.
+        host: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// The resolver took too long.
+    #[error("cannot look up {host}: no answer within {limit:?}")]
+    AwaitName {
+        /// The name.
+        host: String,
+        /// The patience.
+        limit: Duration,
     },
     /// Nobody takes the connection.
     #[error("cannot connect to {host}:{port}")]
@@ -113,17 +130,24 @@ pub async fn ask(asking: &Asking<'_>) -> Result<Answer, AskError> {
 
 /// Asks once, for as many bytes as this and no longer than this.
 pub async fn ask_within(asking: &Asking<'_>, limit: Duration, bytes: usize) -> Result<Answer, AskError> {
-    let (host, port) = (asking.host, asking.port);
-    match timeout(limit, connect_and_ask(asking, bytes)).await {
+    let (host, port) = (asking.host.to_owned(), asking.port);
+    let is_found = AtomicBool::new(false);
+    match timeout(limit, connect_and_ask(asking, bytes, &is_found)).await {
         Ok(answer) => answer,
-        Err(_) => Err(AskError::Await { host: host.to_owned(), port, limit }),
+        // A resolver that is silent is no fault of whoever was to be asked.
+        Err(_) if !is_found.load(Ordering::Relaxed) => Err(AskError::AwaitName { host, limit }),
+        Err(_) => Err(AskError::Await { host, port, limit }),
     }
 }
 
-async fn connect_and_ask(asking: &Asking<'_>, bytes: usize) -> Result<Answer, AskError> {
+/// Says that the name is found as soon as it is.
+async fn connect_and_ask(asking: &Asking<'_>, bytes: usize, is_found: &AtomicBool) -> Result<Answer, AskError> {
     let (host, port) = (asking.host.to_owned(), asking.port);
     let request = request(asking)?;
-    let stream = TcpStream::connect((asking.host, port)).await;
+    let addresses = lookup_host((asking.host, port)).await;
+    let addresses: Vec<_> = addresses.map_err(|source| AskError::LookUp { host: host.clone(), source })?.collect();
+    is_found.store(true, Ordering::Relaxed);
+    let stream = TcpStream::connect(addresses.as_slice()).await;
     let stream = stream.map_err(|source| AskError::Connect { host: host.clone(), port, source })?;
     let talked = match &asking.tls {
         None => exchange(stream, request, bytes).await,
@@ -204,6 +228,27 @@ mod tests {
         let answer = ask(&Asking { method: Method::POST, path: "/ack", bearer: Some("t"), ..asking.clone() }).await;
         assert_eq!(&answer.unwrap().body[..], b"Bearer t");
         assert_eq!(ask(&Asking { path: "/no", ..asking }).await.unwrap().status, StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn a_silent_resolver_and_a_silent_server_are_told_apart() {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+        // A name is looked up in another thread, of which there is only this one.
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        runtime.spawn_blocking(move || held.recv());
+        runtime.block_on(async {
+            let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = silent.local_addr().unwrap().port();
+            let asking = Asking { method: Method::GET, host: "127.0.0.1", port, path: "/", bearer: None, tls: None };
+            let limit = Duration::from_millis(20);
+            let error = ask_within(&asking, limit, BODY_LIMIT).await.unwrap_err();
+            assert_eq!(error.to_string(), format!("no answer from 127.0.0.1:{port} within 20ms"));
+            let named = Asking { host: "localhost", ..asking };
+            let error = ask_within(&named, limit, BODY_LIMIT).await.unwrap_err();
+            assert_eq!(error.to_string(), "cannot look up localhost: no answer within 20ms");
+        });
+        drop(release);
     }
 
     #[tokio::test]
