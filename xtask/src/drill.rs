@@ -232,7 +232,8 @@ mod tests {
         let ground = Ground::clear(&dir.path().join("drill")).unwrap();
         let moment = Moment { after: "begun".to_owned(), delay: Duration::from_millis(20) };
         // The grandchild is in a process group of its own, as a build of windlass' is, and survives the kill.
-        let script = "setsid sleep 2 & echo begun >&2; wait";
+        // It says itself that it has begun: until it has its group it would be killed with ours.
+        let script = "setsid sh -c 'echo begun >&2; exec sleep 2' & wait";
         runtime().block_on(async {
             let command = ground.command(cmd("sh").args(["-c", script]));
             assert!(matches!(kill_at(command, &moment).await, End::Killed));
