@@ -30,7 +30,10 @@ async fn a_launch_killed_at_each_of_its_steps_is_finished_by_resume() {
         // What was killed in its last step may have left nothing to do but that step's checks.
         cluster.windlass(&["resume"]).await.ended(0);
         let took = resumed.elapsed().as_secs_f64();
-        assert_eq!(cluster.journal().finished(), STEPS, "{moment}");
+        // The last step looks again if it had finished before.
+        let mut finished = cluster.journal().finished();
+        finished.dedup();
+        assert_eq!(finished, STEPS, "{moment}");
         assert_eq!(cluster.read("assets/pki/ca.crt"), ca, "{moment}");
         if let Some(members) = members {
             assert_eq!(etcd::members(&cluster).await, members, "{moment}");
