@@ -14,6 +14,7 @@ pub mod journal;
 pub mod kubelet;
 pub mod poll;
 pub mod power;
+pub mod systemd;
 pub mod told;
 
 pub use installation::{Installation, Ran, Shape, until};

@@ -97,16 +97,28 @@ pub(crate) fn criteria<'a, S: Sight>(sight: &'a S, nodes: &'a [String]) -> Vec<C
     let api = Criterion::new("the API answers", || async { sight.api_ready().await.map(|()| Observation::Holds) });
     let registered =
         Criterion::new("every node is Ready", || async { Ok(ready::nodes_ready(&sight.nodes().await?, nodes)) });
-    let pods = Criterion::new("every pod is ready", || async { Ok(ready::every_pod_ready(&sight.pods().await?)) });
-    let workloads = Criterion::new("every workload has its pods", || async {
+    vec![api, registered, pods(sight), workloads(sight), addons(sight)]
+}
+
+/// That every pod is ready.
+pub(crate) fn pods<S: Sight>(sight: &S) -> Criterion<'_> {
+    Criterion::new("every pod is ready", || async { Ok(ready::every_pod_ready(&sight.pods().await?)) })
+}
+
+/// That every workload has its pods: one that could not be made is in no list of pods.
+pub(crate) fn workloads<S: Sight>(sight: &S) -> Criterion<'_> {
+    Criterion::new("every workload has its pods", || async {
         Ok(ready::every_workload_has_its_pods(&sight.workloads().await?))
-    });
-    let addons = Criterion::new("every add-on is done", || async { Ok(addons_done(&sight.addons().await?)) });
-    vec![api, registered, pods, workloads, addons]
+    })
+}
+
+/// That every add-on reports that it is done.
+pub(crate) fn addons<S: Sight>(sight: &S) -> Criterion<'_> {
+    Criterion::new("every add-on is done", || async { Ok(addons_done(&sight.addons().await?)) })
 }
 
 /// Whether there are add-ons and each reports that it is done.
-pub(crate) fn addons_done(addons: &[DynamicObject]) -> Observation {
+fn addons_done(addons: &[DynamicObject]) -> Observation {
     if addons.is_empty() {
         return Observation::NotYet(reason!("there is no add-on"));
     }

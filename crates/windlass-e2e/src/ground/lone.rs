@@ -7,6 +7,7 @@ use serde_json::Value;
 use windlass_cloud_api::{Client as Cloud, ExecRequest, Label};
 
 use super::{Ground, TRACES};
+use crate::systemd::was_skipped;
 use crate::{kubelet, until};
 
 const UNIT: &str = "k8s-node-bootstrap.service";
@@ -157,9 +158,7 @@ impl Lone<'_> {
         let mut starts = 0;
         for line in journal.lines() {
             let entry: Value = serde_json::from_str(line).expect("the journal writes JSON");
-            // A start that a condition forbids is told as one that is done.
-            let was_skipped = entry["MESSAGE"].as_str().is_some_and(|text| text.contains("was skipped"));
-            if entry["JOB_TYPE"] == "start" && entry["JOB_RESULT"] == "done" && !was_skipped {
+            if entry["JOB_TYPE"] == "start" && entry["JOB_RESULT"] == "done" && !was_skipped(&entry) {
                 let time = entry["__REALTIME_TIMESTAMP"].as_str().and_then(|t| t.parse::<f64>().ok()).expect("a time");
                 assert!(time / 1e6 >= gate, "{}: {entry} before {gate}", self.name);
                 starts += 1;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use windlass_cloud_api::Label;
+use windlass_e2e::systemd::was_skipped;
 use windlass_e2e::{Installation, until};
 
 /// systemd's message when a unit begins to start, and when it has started; a oneshot unit has started when it has ended.
@@ -89,8 +90,6 @@ impl Journal {
         );
         let text = cluster.on(machine, &script).await;
         let entries = text.lines().map(|line| serde_json::from_str(line).expect("the journal writes JSON"));
-        // A start that a condition forbids is told as one that is done.
-        let was_skipped = |entry: &Value| entry["MESSAGE"].as_str().is_some_and(|text| text.contains("was skipped"));
         Journal(entries.filter(|entry| !was_skipped(entry)).collect())
     }
 

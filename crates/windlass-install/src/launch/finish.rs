@@ -78,14 +78,7 @@ impl<S: Sight> Step for SettleAddons<'_, S> {
     }
 
     fn exit_criteria<'a>(&'a self, _: &'a Settled) -> Vec<Criterion<'a>> {
-        let addons =
-            Criterion::new("every add-on is done", || async { Ok(verify::addons_done(&self.sight.addons().await?)) });
-        let pods =
-            Criterion::new("every pod is ready", || async { Ok(ready::every_pod_ready(&self.sight.pods().await?)) });
-        let workloads = Criterion::new("every workload has its pods", || async {
-            Ok(ready::every_workload_has_its_pods(&self.sight.workloads().await?))
-        });
-        vec![addons, pods, workloads]
+        vec![verify::addons(self.sight), verify::pods(self.sight), verify::workloads(self.sight)]
     }
 }
 
